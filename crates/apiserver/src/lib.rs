@@ -1,0 +1,1 @@
+//! A Kubernetes-compatible API server as an in-process tower service.

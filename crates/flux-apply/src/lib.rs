@@ -1,0 +1,1 @@
+//! What changes a cluster: staged server-side apply, inventory, prune, health.

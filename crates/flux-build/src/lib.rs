@@ -1,0 +1,1 @@
+//! A Kustomization, its files, variables and keys in; manifests out.

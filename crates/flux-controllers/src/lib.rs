@@ -1,0 +1,1 @@
+//! Every controller of the GitOps toolkit, and the loop they share.

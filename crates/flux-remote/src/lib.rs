@@ -1,0 +1,1 @@
+//! The world outside the cluster: Git, registries, repositories, buckets, clouds.

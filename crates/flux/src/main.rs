@@ -1,0 +1,3 @@
+//! The `flux` command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Helm as a function: charts, values, rendering, releases.

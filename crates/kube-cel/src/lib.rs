@@ -1,0 +1,1 @@
+//! Kubernetes CEL: the `cel` crate with Kubernetes' libraries, limits and type rules.

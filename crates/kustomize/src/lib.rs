@@ -1,0 +1,1 @@
+//! `kustomize build` as a function: files in, manifests out.

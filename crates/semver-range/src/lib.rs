@@ -1,0 +1,1 @@
+//! Version constraints with the semantics of Masterminds/semver.

@@ -1,0 +1,1 @@
+//! Servers to test against: a real control plane, Git, registries, buckets, sinks.

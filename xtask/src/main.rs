@@ -1,0 +1,3 @@
+//! Work on this repository: `cargo xtask <task>`.
+
+fn main() {}
