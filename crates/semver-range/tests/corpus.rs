@@ -118,7 +118,7 @@ fn sorted_lists_of_the_corpus() {
             case[key].as_array().unwrap().iter().map(|v| v.as_str().unwrap().to_owned()).collect()
         };
         let mut versions: Vec<Version> =
-            strings("input").iter().map(|v| Version::parse(v).unwrap()).collect();
+            strings("input").iter().filter_map(|v| Version::parse(v).ok()).collect();
         versions.sort();
         if versions.iter().map(Version::original).collect::<Vec<_>>() != strings("ascending") {
             failures.push(format!("{versions:?}"));
