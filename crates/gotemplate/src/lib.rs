@@ -1,1 +1,36 @@
 //! Go's text/template and sprig, on values that are shared and mutable as Go's maps are.
+//!
+//! ```text
+//! let mut set = Set::new(Functions::sprig().shared()).missing_key(MissingKey::Zero);
+//! set.parse("greeting", "hello {{ .name | upper }}")?;
+//! let session = Session::new(&host, Limits::default());
+//! let output = Arc::new(set).execute(&session, "greeting", &data)?;
+//! ```
+//!
+//! Pure: the clock, chance, time zones and the network are the caller's [`Host`]. Not here: what Helm adds (`include`,
+//! `tpl`, `toYaml`, `.Files`…); the crate `helm` registers those as [`Function`]s.
+
+mod context;
+mod error;
+mod exec;
+mod fmt;
+mod function;
+mod host;
+mod lex;
+mod limits;
+mod node;
+mod parse;
+mod set;
+mod sprig;
+mod strconv;
+mod time;
+mod value;
+
+pub use context::{Context, Failure, Session};
+pub use error::{Error, ErrorKind, Limit};
+pub use function::{Call, Function, Functions, Signature};
+pub use host::Host;
+pub use limits::Limits;
+pub use set::{MissingKey, Set, Template};
+pub use time::{Duration, Time};
+pub use value::*;

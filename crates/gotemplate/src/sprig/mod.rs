@@ -1,0 +1,3 @@
+//! sprig
+use crate::function::Function;
+pub const FUNCTIONS: &[&[Function]] = &[];
