@@ -208,6 +208,7 @@ fn diff_scalars(
         list
     };
     let (old, new) = (by_text(before), by_text(after));
+    let sorted_before: Vec<Value> = old.iter().map(|(_, value)| value.clone()).collect();
     let (mut add, mut delete) = (Vec::new(), Vec::new());
     let (mut old, mut new) = (old.into_iter().peekable(), new.into_iter().peekable());
     loop {
@@ -232,7 +233,9 @@ fn diff_scalars(
     }
     let delete = deduplicate(delete);
     let add = sorted(add, after, field.merge_key, false)?;
-    let ordered = options.deletions && !delete.is_empty() || options.changes && before != after;
+    // Upstream has sorted the old list in place by now, and compares that.
+    let changed = !sorted_before.iter().eq(after);
+    let ordered = options.deletions && !delete.is_empty() || options.changes && changed;
     let order = if options.set_order && ordered { after.to_vec() } else { Vec::new() };
     Ok(ListChange { add, delete, order })
 }

@@ -46,10 +46,15 @@ pub(super) fn apply_set_order(
             }
             (Some(_), Some(change)) => change.clone(),
         };
-        let before = before.unwrap_or_default();
+        let maps = element_is_map(&[before.as_deref().unwrap_or(&[]), change.as_deref().unwrap_or(&[])])?;
+        let live = match (&before, &change) {
+            (Some(before), Some(change)) if maps && field.strategy == Strategy::Merge => {
+                order_left_behind(before, change, field.merge_key)?
+            }
+            _ => before.unwrap_or_default(),
+        };
         let (named, rest) = partition(merged, order, field.merge_key)?;
-        let maps = element_is_map(&[&before, change.as_deref().unwrap_or(&[])])?;
-        let all = in_order(named, rest, order, &before, field.merge_key, maps)?;
+        let all = in_order(named, rest, order, &live, field.merge_key, maps)?;
         original.insert(name.clone(), Value::Array(all));
         patch.remove(&name);
     }
@@ -84,6 +89,18 @@ pub(super) fn merge_list(
     };
     let (named, rest) = partition(merged, &patch, field.merge_key)?;
     in_order(named, rest, &patch, &original, field.merge_key, maps)
+}
+
+/// The live order as upstream sees it after merging: its merge deletes from and appends to the same memory,
+/// so new items stand where deleted ones made room.
+fn order_left_behind(before: &[Value], change: &[Value], key: &str) -> Result<Vec<Value>, Error> {
+    let room = before.len();
+    let (mut kept, plain) = apply_item_directives(before.to_vec(), change.to_vec(), key)?;
+    let places = Places::of(&kept, key, true);
+    let new: Vec<Value> = plain.into_iter().filter(|item| places.get(item).is_none()).collect();
+    kept.extend(new);
+    kept.truncate(room);
+    Ok(kept)
 }
 
 /// Handles items that carry `$patch`, and returns the list and the patch without them.
@@ -281,12 +298,13 @@ fn check_order(patch: &[Value], order: &[Value], key: &str) -> Result<(), Error>
     if patch.is_empty() || order.is_empty() {
         return Ok(());
     }
-    let mut expected = order.iter();
+    let mut expected = order.iter().peekable();
     for item in patch {
-        if !key.is_empty() {
-            as_map(item)?;
+        if !key.is_empty() && as_map(item)?.get(DIRECTIVE).is_some_and(|directive| directive == "delete") {
+            continue;
         }
-        if item.get(DIRECTIVE).is_some() {
+        // Other directives pass only while there is order left to compare with: upstream's loop ends there.
+        if expected.peek().is_some() && item.get(DIRECTIVE).is_some() {
             continue;
         }
         let mut found = false;
