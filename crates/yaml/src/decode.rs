@@ -1,0 +1,632 @@
+//! Nodes as the values Go's decoders make of them, and those as JSON.
+//!
+//! Aliases are followed and merge keys applied as each library does it: v2 where they stand, so that they
+//! override what comes before; v3 at the end, so that they never override anything.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Number, Value as Json};
+
+use crate::node::{Mapping, Node, ScalarStyle, Tag, Text, Value};
+use crate::number::{format_float_g32, json_float};
+use crate::resolve::{Resolved, Timestamp, resolve_scalar};
+use crate::{Error, ErrorKind, Limits, Options, Schema, parse_one};
+
+/// sigs.k8s.io/yaml's `YAMLToJSON`: the first document of a text as JSON. Of duplicate keys the last one counts.
+pub fn to_json(yaml: &[u8]) -> Result<Json, Error> {
+    let document = parse_one(yaml, &Options::new(Schema::V2))?;
+    document.map_or(Ok(Json::Null), |document| Decoder::new(Schema::V2).json(&document.root))
+}
+
+/// `YAMLToJSONStrict`: a duplicate key is an error.
+pub fn to_json_strict(yaml: &[u8]) -> Result<Json, Error> {
+    let document = parse_one(yaml, &Options::new(Schema::V2))?;
+    document.map_or(Ok(Json::Null), |document| Decoder::new(Schema::V2).strict().json(&document.root))
+}
+
+/// A node as JSON. v2: as sigs.k8s.io/yaml converts it; v3: as kyaml's `RNode.MarshalJSON` does.
+pub fn node_to_json(node: &Node, schema: Schema) -> Result<Json, Error> {
+    Decoder::new(schema).json(node)
+}
+
+/// A value as Go holds it after decoding into `interface{}`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum GoValue {
+    Nil,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Float(f64),
+    String(Text),
+    Time(Timestamp),
+    Slice(Vec<GoValue>),
+    Map { entries: Vec<(GoValue, GoValue)>, string_keys: bool },
+}
+
+/// Decodes nodes the way one of the libraries does.
+pub struct Decoder<'a> {
+    schema: Schema,
+    strict: bool,
+    max_nodes: usize,
+    /// The target of each alias, by the address of the alias node.
+    targets: HashMap<usize, &'a Node>,
+    /// Aliases being followed, to find those that contain themselves.
+    open: Vec<usize>,
+    problems: Vec<String>,
+    decoded: usize,
+    through_aliases: usize,
+}
+
+impl<'a> Decoder<'a> {
+    pub fn new(schema: Schema) -> Self {
+        Self {
+            schema,
+            strict: false,
+            max_nodes: Limits::default().nodes,
+            targets: HashMap::new(),
+            open: Vec::new(),
+            problems: Vec::new(),
+            decoded: 0,
+            through_aliases: 0,
+        }
+    }
+
+    /// Refuses duplicate keys, which only v2 has to be told.
+    pub fn strict(mut self) -> Self {
+        self.strict = true;
+        self
+    }
+
+    pub fn json(mut self, root: &'a Node) -> Result<Json, Error> {
+        let schema = self.schema;
+        let value = self.document(root)?;
+        to_json_value(value, schema)
+    }
+
+    pub(crate) fn document(&mut self, root: &'a Node) -> Result<GoValue, Error> {
+        bind_aliases(root, &mut HashMap::new(), &mut self.targets)?;
+        // kyaml decodes a resource into a map of strings: the keys at the top are taken by their text.
+        let value = match &root.value {
+            Value::Mapping(mapping) if self.schema == Schema::V3 => {
+                self.count()?;
+                self.mapping(mapping, true)?
+            }
+            Value::Mapping(_) | Value::Scalar(_) | Value::Sequence(_) | Value::Alias(_) => {
+                self.value(root)?
+            }
+        };
+        if self.problems.is_empty() {
+            return Ok(value);
+        }
+        let lines = self.problems.join("\n  ");
+        Err(Error::new(ErrorKind::DuplicateKey, format!("unmarshal errors:\n  {lines}")))
+    }
+
+    fn value(&mut self, node: &'a Node) -> Result<GoValue, Error> {
+        self.count()?;
+        match &node.value {
+            Value::Scalar(scalar) => scalar_value(&scalar.text, scalar.style, node.tag, self.schema),
+            Value::Sequence(sequence) => Ok(GoValue::Slice(
+                sequence.items.iter().map(|item| self.value(item)).collect::<Result<_, _>>()?,
+            )),
+            Value::Mapping(mapping) => self.mapping(mapping, false),
+            Value::Alias(name) => {
+                let target = self.target(node, name)?;
+                self.follow(node, name, |decoder| decoder.value(target))
+            }
+        }
+    }
+
+    fn count(&mut self) -> Result<(), Error> {
+        self.decoded += 1;
+        self.through_aliases += usize::from(!self.open.is_empty());
+        #[expect(clippy::cast_precision_loss, reason = "the ratio needs no precision")]
+        let ratio = self.through_aliases as f64 / self.decoded as f64;
+        if self.through_aliases > 100 && self.decoded > 1000 && ratio > allowed_alias_ratio(self.decoded) {
+            return Err(Error::new(ErrorKind::Limit, "document contains excessive aliasing"));
+        }
+        if self.decoded > self.max_nodes {
+            return Err(Error::new(ErrorKind::Limit, "document has too many nodes"));
+        }
+        Ok(())
+    }
+
+    fn target(&self, alias: &Node, name: &str) -> Result<&'a Node, Error> {
+        self.targets
+            .get(&address(alias))
+            .copied()
+            .ok_or_else(|| Error::new(ErrorKind::Alias, format!("unknown anchor '{name}' referenced")))
+    }
+
+    fn follow<T>(
+        &mut self,
+        alias: &Node,
+        name: &str,
+        decode: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        if self.open.contains(&address(alias)) {
+            return Err(Error::new(ErrorKind::Alias, format!("anchor '{name}' value contains itself")));
+        }
+        self.open.push(address(alias));
+        let value = decode(self);
+        self.open.pop();
+        value
+    }
+
+    fn mapping(&mut self, mapping: &'a Mapping, text_keys: bool) -> Result<GoValue, Error> {
+        let mut found = Entries::default();
+        match self.schema {
+            Schema::V2 => {
+                self.entries_v2(mapping, &mut found)?;
+                Ok(found.into_map(false))
+            }
+            Schema::V3 => {
+                let string_keys = text_keys || self.has_string_keys(mapping);
+                self.entries_v3(mapping, &mut found, text_keys)?;
+                Ok(found.into_map(string_keys))
+            }
+        }
+    }
+
+    fn entries_v2(&mut self, mapping: &'a Mapping, found: &mut Entries) -> Result<(), Error> {
+        for (key_node, value_node) in &mapping.entries {
+            if is_merge_v2(key_node) {
+                self.merge(value_node, true, &mut |decoder, merged| decoder.entries_v2(merged, found))?;
+                continue;
+            }
+            let key = self.key(key_node)?;
+            let value = self.value(value_node)?;
+            if self.strict && found.contains(&key) {
+                let line = value_node.position().line;
+                self.problems.push(format!("line {line}: key {} already set in map", go_syntax(&key)));
+            } else {
+                found.set(key, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn entries_v3(
+        &mut self,
+        mapping: &'a Mapping,
+        found: &mut Entries,
+        text_keys: bool,
+    ) -> Result<(), Error> {
+        if !self.keys_are_unique(mapping) {
+            return Ok(());
+        }
+        let mut merge = None;
+        for (key_node, value_node) in &mapping.entries {
+            if is_merge_v3(key_node) {
+                merge = Some(value_node);
+                continue;
+            }
+            let key = match key_node.text().filter(|_| text_keys) {
+                Some(_) if key_node.is_null() => continue,
+                Some(text) => {
+                    self.count()?;
+                    GoValue::String(text.into())
+                }
+                None => self.key(key_node)?,
+            };
+            let value = self.value(value_node)?;
+            if !found.merging || !found.contains(&key) {
+                found.set(key, value);
+            }
+        }
+        let Some(value) = merge else { return Ok(()) };
+        let outer = std::mem::replace(&mut found.merging, true);
+        self.merge(value, false, &mut |decoder, merged| decoder.entries_v3(merged, found, text_keys))?;
+        found.merging = outer;
+        Ok(())
+    }
+
+    /// Hands each mapping that `node` merges in to `apply`. v2 starts from the back, as the first one wins there
+    /// by coming last.
+    fn merge(
+        &mut self,
+        node: &'a Node,
+        backwards: bool,
+        apply: &mut dyn FnMut(&mut Self, &'a Mapping) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let refuse =
+            || Error::new(ErrorKind::Value, "map merge requires map or sequence of maps as the value");
+        match &node.value {
+            Value::Mapping(_) | Value::Alias(_) => self.merge_one(node, apply),
+            Value::Sequence(sequence) => {
+                let each =
+                    |item: &'a Node,
+                     decoder: &mut Self,
+                     apply: &mut dyn FnMut(&mut Self, &'a Mapping) -> Result<(), Error>| {
+                        match item.value {
+                            Value::Mapping(_) | Value::Alias(_) => decoder.merge_one(item, apply),
+                            Value::Scalar(_) | Value::Sequence(_) => Err(refuse()),
+                        }
+                    };
+                if backwards {
+                    sequence.items.iter().rev().try_for_each(|item| each(item, self, apply))
+                } else {
+                    sequence.items.iter().try_for_each(|item| each(item, self, apply))
+                }
+            }
+            Value::Scalar(_) => Err(refuse()),
+        }
+    }
+
+    fn merge_one(
+        &mut self,
+        node: &'a Node,
+        apply: &mut dyn FnMut(&mut Self, &'a Mapping) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.count()?;
+        match &node.value {
+            Value::Mapping(mapping) => apply(self, mapping),
+            Value::Alias(name) => match &self.target(node, name)?.value {
+                Value::Mapping(mapping) => self.follow(node, name, |decoder| {
+                    decoder.count()?;
+                    apply(decoder, mapping)
+                }),
+                Value::Scalar(_) | Value::Sequence(_) | Value::Alias(_) => Err(Error::new(
+                    ErrorKind::Value,
+                    "map merge requires map or sequence of maps as the value",
+                )),
+            },
+            Value::Scalar(_) | Value::Sequence(_) => Ok(()),
+        }
+    }
+
+    fn key(&mut self, node: &'a Node) -> Result<GoValue, Error> {
+        let key = self.value(node)?;
+        if matches!(key, GoValue::Slice(_) | GoValue::Map { .. }) {
+            return Err(Error::new(ErrorKind::Value, format!("invalid map key: {}", go_syntax(&key))));
+        }
+        Ok(key)
+    }
+
+    fn has_string_keys(&self, mapping: &Mapping) -> bool {
+        mapping.iter().all(|(key, _)| {
+            let key =
+                if let Value::Alias(name) = &key.value { self.target(key, name).unwrap_or(key) } else { key };
+            matches!(key.short_tag(), "!!str" | "!!merge")
+        })
+    }
+
+    /// v3 compares the texts of the keys, whatever they mean, and goes on to find more.
+    fn keys_are_unique(&mut self, mapping: &Mapping) -> bool {
+        let before = self.problems.len();
+        let mut seen: HashMap<(std::mem::Discriminant<Value>, &str), u32> = HashMap::new();
+        for (key, _) in &mapping.entries {
+            let text = match &key.value {
+                Value::Scalar(scalar) => scalar.text.as_str(),
+                Value::Alias(name) => name.as_str(),
+                // Go compares the empty texts of two collections, so two of them are always the same key.
+                Value::Mapping(_) | Value::Sequence(_) => "",
+            };
+            let line = key.position().line;
+            if let Some(first) = seen.get(&(std::mem::discriminant(&key.value), text)) {
+                self.problems.push(format!(
+                    "line {line}: mapping key {} already defined at line {first}",
+                    quote(text)
+                ));
+            } else {
+                seen.insert((std::mem::discriminant(&key.value), text), line);
+            }
+        }
+        self.problems.len() == before
+    }
+}
+
+/// The entries of a map while it is filled; large ones are indexed.
+#[derive(Default)]
+struct Entries {
+    list: Vec<(GoValue, GoValue)>,
+    index: HashMap<String, usize>,
+    /// Whether what is added now comes from a v3 merge key.
+    merging: bool,
+}
+
+const INDEX_FROM: usize = 16;
+
+impl Entries {
+    fn find(&self, key: &GoValue) -> Option<usize> {
+        if self.index.is_empty() {
+            return self.list.iter().position(|(other, _)| same_key(other, key));
+        }
+        self.index.get(&go_syntax(key)).copied()
+    }
+
+    fn contains(&self, key: &GoValue) -> bool {
+        self.find(key).is_some()
+    }
+
+    fn set(&mut self, key: GoValue, value: GoValue) {
+        if let Some(at) = self.find(&key) {
+            self.list[at].1 = value;
+            return;
+        }
+        if !self.index.is_empty() {
+            self.index.insert(go_syntax(&key), self.list.len());
+        }
+        self.list.push((key, value));
+        if self.index.is_empty() && self.list.len() > INDEX_FROM {
+            self.index = self.list.iter().enumerate().map(|(at, (key, _))| (go_syntax(key), at)).collect();
+        }
+    }
+
+    fn into_map(self, string_keys: bool) -> GoValue {
+        GoValue::Map { entries: self.list, string_keys }
+    }
+}
+
+fn same_key(a: &GoValue, b: &GoValue) -> bool {
+    a == b
+}
+
+fn scalar_value(text: &Text, style: ScalarStyle, tag: Tag, schema: Schema) -> Result<GoValue, Error> {
+    Ok(match resolve_scalar(text, style, tag, schema)? {
+        Resolved::Null => GoValue::Nil,
+        Resolved::Bool(value) => GoValue::Bool(value),
+        Resolved::Int(value) => GoValue::Int(value),
+        Resolved::Uint(value) => GoValue::Uint(value),
+        Resolved::Float(value) => GoValue::Float(value),
+        Resolved::String | Resolved::Merge => GoValue::String(text.clone()),
+        Resolved::Timestamp(time) => match schema {
+            Schema::V2 => GoValue::String(text.clone()),
+            Schema::V3 => GoValue::Time(time),
+        },
+        Resolved::Binary => GoValue::String(binary_text(text)?.into()),
+    })
+}
+
+/// go-yaml's guard against documents that are mostly aliases, as strict as the document is long.
+fn allowed_alias_ratio(decoded: usize) -> f64 {
+    const LOW: usize = 400_000;
+    const HIGH: usize = 4_000_000;
+    #[expect(clippy::cast_precision_loss, reason = "the ratio needs no precision")]
+    match decoded {
+        0..=LOW => 0.99,
+        HIGH.. => 0.10,
+        _ => 0.99 - 0.89 * ((decoded - LOW) as f64 / (HIGH - LOW) as f64),
+    }
+}
+
+fn address(node: &Node) -> usize {
+    std::ptr::from_ref(node).addr()
+}
+
+/// Finds the anchor each alias means: the last one of its name before it.
+fn bind_aliases<'a>(
+    node: &'a Node,
+    anchors: &mut HashMap<&'a str, &'a Node>,
+    targets: &mut HashMap<usize, &'a Node>,
+) -> Result<(), Error> {
+    if let Some(anchor) = node.anchor() {
+        anchors.insert(anchor, node);
+    }
+    match &node.value {
+        Value::Scalar(_) => Ok(()),
+        Value::Sequence(sequence) => {
+            sequence.items.iter().try_for_each(|item| bind_aliases(item, anchors, targets))
+        }
+        Value::Mapping(mapping) => mapping.iter().try_for_each(|(key, value)| {
+            bind_aliases(key, anchors, targets)?;
+            bind_aliases(value, anchors, targets)
+        }),
+        Value::Alias(name) => {
+            let target = anchors
+                .get(name.as_str())
+                .ok_or_else(|| Error::new(ErrorKind::Alias, format!("unknown anchor '{name}' referenced")))?;
+            targets.insert(address(node), target);
+            Ok(())
+        }
+    }
+}
+
+fn is_merge_v2(key: &Node) -> bool {
+    let Value::Scalar(scalar) = &key.value else { return false };
+    scalar.text == "<<"
+        && (key.tag == Tag::Merge || (scalar.style == ScalarStyle::Plain && key.tag == Tag::Implicit))
+}
+
+fn is_merge_v3(key: &Node) -> bool {
+    let Value::Scalar(scalar) = &key.value else { return false };
+    scalar.text == "<<"
+        && (key.tag == Tag::Merge || (scalar.style == ScalarStyle::Plain && key.tag == Tag::Implicit))
+}
+
+fn to_json_value(value: GoValue, schema: Schema) -> Result<Json, Error> {
+    Ok(match value {
+        GoValue::Nil => Json::Null,
+        GoValue::Bool(value) => Json::Bool(value),
+        GoValue::Int(value) => Json::Number(value.into()),
+        GoValue::Uint(value) => Json::Number(value.into()),
+        GoValue::Float(value) => Json::Number(json_number(value)?),
+        GoValue::String(text) => Json::String(text.into()),
+        GoValue::Time(time) => Json::String(time.to_string()),
+        GoValue::Slice(items) => {
+            Json::Array(items.into_iter().map(|item| to_json_value(item, schema)).collect::<Result<_, _>>()?)
+        }
+        GoValue::Map { entries, string_keys } => {
+            if schema == Schema::V3 && !string_keys {
+                let message = "json: unsupported type: map[interface {}]interface {}";
+                return Err(Error::new(ErrorKind::Value, message));
+            }
+            let mut map = Map::new();
+            for (key, value) in entries {
+                let key = key_text(key, &value)?;
+                map.insert(key, to_json_value(value, schema)?);
+            }
+            Json::Object(map)
+        }
+    })
+}
+
+/// encoding/json prints a whole float as an integer, so it is one for whoever reads the JSON.
+fn json_number(value: f64) -> Result<Number, Error> {
+    Number::from_f64(value).ok_or_else(|| unsupported_float(value))
+}
+
+pub(crate) fn unsupported_float(value: f64) -> Error {
+    let name = if value.is_nan() {
+        "NaN"
+    } else if value > 0.0 {
+        "+Inf"
+    } else {
+        "-Inf"
+    };
+    Error::new(ErrorKind::Value, format!("json: unsupported value: {name}"))
+}
+
+fn key_text(key: GoValue, value: &GoValue) -> Result<String, Error> {
+    Ok(match key {
+        GoValue::String(text) => text.into(),
+        GoValue::Int(value) => value.to_string(),
+        GoValue::Float(value) => format_float_g32(value),
+        GoValue::Bool(value) => value.to_string(),
+        GoValue::Nil | GoValue::Uint(_) | GoValue::Time(_) | GoValue::Slice(_) | GoValue::Map { .. } => {
+            let kind = match key {
+                GoValue::Nil => "%!s(<nil>)",
+                GoValue::Uint(_) => "uint64",
+                _ => "time.Time",
+            };
+            let message = format!(
+                "unsupported map key of type: {kind}, key: {}, value: {}",
+                go_flag_syntax(&key),
+                go_flag_syntax(value)
+            );
+            return Err(Error::new(ErrorKind::Value, message));
+        }
+    })
+}
+
+/// `!!binary`, decoded; JSON has no bytes, so what is not UTF-8 becomes replacement characters, one per byte.
+pub(crate) fn binary_text(text: &str) -> Result<String, Error> {
+    let bytes = decode_base64(text)
+        .ok_or_else(|| Error::new(ErrorKind::Value, "!!binary value contains invalid base64 data"))?;
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(chunk.valid());
+        out.extend(std::iter::repeat_n('\u{fffd}', chunk.invalid().len()));
+    }
+    Ok(out)
+}
+
+/// Standard base64 with padding; line breaks are skipped, as Go's decoder does.
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    let symbols: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
+    if !symbols.len().is_multiple_of(4) {
+        return None;
+    }
+    let padding = symbols.iter().rev().take_while(|byte| **byte == b'=').count();
+    if padding > 2 {
+        return None;
+    }
+    let mut out = Vec::with_capacity(symbols.len() / 4 * 3);
+    let (mut bits, mut count) = (0u32, 0);
+    for symbol in &symbols[..symbols.len() - padding] {
+        let value = match symbol {
+            b'A'..=b'Z' => symbol - b'A',
+            b'a'..=b'z' => symbol - b'a' + 26,
+            b'0'..=b'9' => symbol - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            out.push((bits >> count & 0xff) as u8);
+        }
+    }
+    Some(out)
+}
+
+/// Go's `%#v`, as far as error messages show it.
+pub(crate) fn go_syntax(value: &GoValue) -> String {
+    match value {
+        GoValue::Nil => "interface {}(nil)".to_owned(),
+        GoValue::Bool(value) => value.to_string(),
+        GoValue::Int(value) => value.to_string(),
+        GoValue::Uint(value) => format!("0x{value:x}"),
+        GoValue::Float(value) => go_float(*value),
+        GoValue::String(text) => quote(text),
+        GoValue::Time(time) => time.to_string(),
+        GoValue::Slice(items) => {
+            format!("[]interface {{}}{{{}}}", items.iter().map(go_syntax).collect::<Vec<_>>().join(", "))
+        }
+        GoValue::Map { entries, string_keys } => {
+            let mut shown: Vec<String> = entries
+                .iter()
+                .map(|(key, value)| format!("{}:{}", go_syntax(key), go_syntax(value)))
+                .collect();
+            shown.sort();
+            let kind = if *string_keys { "map[string]interface {}" } else { "map[interface {}]interface {}" };
+            format!("{kind}{{{}}}", shown.join(", "))
+        }
+    }
+}
+
+/// `%+#v` at the top of a message, where nil has no type.
+fn go_flag_syntax(value: &GoValue) -> String {
+    if *value == GoValue::Nil { "<nil>".to_owned() } else { go_syntax(value) }
+}
+
+/// `%#v` of a float: the shortest form, with an exponent from 21 digits on.
+fn go_float(value: f64) -> String {
+    if !value.is_finite() {
+        return if value.is_nan() {
+            "NaN"
+        } else if value > 0.0 {
+            "+Inf"
+        } else {
+            "-Inf"
+        }
+        .to_owned();
+    }
+    let exponent =
+        format!("{value:e}").split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0);
+    if (-4..21).contains(&exponent) {
+        return json_float(value).unwrap_or_default();
+    }
+    crate::number::format_float_g(value)
+}
+
+/// Go's `strconv.Quote`, for the characters that occur in keys.
+pub(crate) fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{b}' => out.push_str("\\v"),
+            '\0'..='\u{1f}' | '\u{7f}' => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+            '\u{80}'..='\u{a0}' | '\u{ad}' | '\u{2028}' | '\u{2029}' | '\u{feff}' => {
+                out.push_str(&format!("\\u{:04x}", u32::from(c)));
+            }
+            _ => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// An error if a mapping has a key twice, in go-yaml v3's words.
+pub(crate) fn refuse_duplicates(node: &Node) -> Result<(), Error> {
+    let Value::Mapping(mapping) = &node.value else { return Ok(()) };
+    let mut decoder = Decoder::new(Schema::V3);
+    if decoder.keys_are_unique(mapping) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::DuplicateKey,
+        format!("unmarshal errors:\n  {}", decoder.problems.join("\n  ")),
+    ))
+}

@@ -1,0 +1,146 @@
+//! Which styles a scalar's text allows.
+
+use super::Dialect;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Analysis {
+    pub multiline: bool,
+    pub flow_plain_allowed: bool,
+    pub block_plain_allowed: bool,
+    pub single_quoted_allowed: bool,
+    pub block_allowed: bool,
+}
+
+/// Texts of only these bytes can stand plain anywhere; nearly all keys and values are such.
+const ORDINARY: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = matches!(
+            byte as u8,
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' | b'.' | b'/' | b'=' | b'+' | b'(' | b')' | b'$' | b'~' | b'^' | b';' | b'<'
+        );
+        byte += 1;
+    }
+    table
+};
+
+pub(super) fn analyze(text: &str, dialect: Dialect) -> Analysis {
+    let value = text.as_bytes();
+    if value.is_empty() {
+        return Analysis {
+            multiline: false,
+            flow_plain_allowed: false,
+            block_plain_allowed: true,
+            single_quoted_allowed: true,
+            block_allowed: false,
+        };
+    }
+    let ordinary = value.iter().all(|byte| ORDINARY[usize::from(*byte)]);
+    let first_is_plain = value[0] != b'-' || value.len() > 1;
+    if ordinary && first_is_plain && !text.starts_with("---") && !text.starts_with("...") {
+        return Analysis {
+            multiline: false,
+            flow_plain_allowed: true,
+            block_plain_allowed: true,
+            single_quoted_allowed: true,
+            block_allowed: true,
+        };
+    }
+    Marks::of(text, dialect).into_analysis()
+}
+
+#[derive(Default)]
+struct Marks {
+    block_indicators: bool,
+    flow_indicators: bool,
+    line_breaks: bool,
+    special_characters: bool,
+    tab_characters: bool,
+    leading_space: bool,
+    leading_break: bool,
+    trailing_space: bool,
+    trailing_break: bool,
+    break_space: bool,
+    space_break: bool,
+}
+
+impl Marks {
+    fn of(text: &str, dialect: Dialect) -> Self {
+        let mut marks = Self::default();
+        if text.starts_with("---") || text.starts_with("...") {
+            marks.block_indicators = true;
+            marks.flow_indicators = true;
+        }
+        let mut after_blank = true;
+        let (mut previous_space, mut previous_break) = (false, false);
+        let mut chars = text.char_indices().peekable();
+        while let Some((at, c)) = chars.next() {
+            let next = chars.peek().map(|(_, next)| *next);
+            marks.indicator(c, at == 0, after_blank, matches!(next, None | Some(' ' | '\t')));
+            if c == '\t' && dialect == Dialect::V3 {
+                marks.tab_characters = true;
+            } else if !is_printable(c) {
+                marks.special_characters = true;
+            }
+            if c == ' ' {
+                marks.leading_space |= at == 0;
+                marks.trailing_space |= next.is_none();
+                marks.break_space |= previous_break;
+                (previous_space, previous_break) = (true, false);
+            } else if is_break(c) {
+                marks.line_breaks = true;
+                marks.leading_break |= at == 0;
+                marks.trailing_break |= next.is_none();
+                marks.space_break |= previous_space;
+                (previous_space, previous_break) = (false, true);
+            } else {
+                (previous_space, previous_break) = (false, false);
+            }
+            after_blank = is_blank(c) || is_break(c) || c == '\0';
+        }
+        marks
+    }
+
+    fn indicator(&mut self, c: char, first: bool, after_blank: bool, before_blank: bool) {
+        let (flow, block) = match c {
+            '#' if first => (true, true),
+            '#' => (after_blank, after_blank),
+            ',' | '[' | ']' | '{' | '}' => (true, first),
+            '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@' | '`' => (first, first),
+            '?' => (true, first && before_blank),
+            ':' => (true, before_blank),
+            '-' => (first && before_blank, first && before_blank),
+            _ => (false, false),
+        };
+        self.flow_indicators |= flow;
+        self.block_indicators |= block;
+    }
+
+    fn into_analysis(self) -> Analysis {
+        let edges = self.leading_space || self.leading_break || self.trailing_space || self.trailing_break;
+        let no_single =
+            self.break_space || self.space_break || self.tab_characters || self.special_characters;
+        let plain = !edges && !no_single && !self.line_breaks;
+        Analysis {
+            multiline: self.line_breaks,
+            flow_plain_allowed: plain && !self.flow_indicators,
+            block_plain_allowed: plain && !self.block_indicators,
+            single_quoted_allowed: !no_single,
+            block_allowed: !(self.trailing_space || self.space_break || self.special_characters),
+        }
+    }
+}
+
+/// What libyaml calls printable. Characters beyond the basic plane (emoji) are not.
+pub(super) fn is_printable(c: char) -> bool {
+    matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}') && c != '\u{feff}'
+}
+
+pub(super) fn is_break(c: char) -> bool {
+    matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+pub(super) fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t')
+}

@@ -1,0 +1,118 @@
+//! Nodes as `kustomize build` writes them.
+//!
+//! kustomize prints a resource by way of JSON: go-yaml v3 decides what each scalar means, encoding/json and
+//! go-yaml v2 write it. Comments, styles, anchors and the order of keys are lost on that way. Here the tree is
+//! walked once; only a tree with aliases, merge keys or keys that are not strings is decoded first.
+
+use super::emitter::{CollectionStyle, Emitter};
+use super::sigs::{write_json_number, write_json_string};
+use super::{Dialect, EmitError};
+use crate::decode::Decoder;
+use crate::node::{Mapping, Node, ScalarStyle, Tag, Value};
+use crate::number::json_float;
+use crate::resolve::{Resolved, resolve_scalar};
+use crate::sort::sort_keys;
+use crate::{Error, ErrorKind, Schema, to_yaml_sigs};
+
+/// One resource as `kustomize build` prints it.
+pub fn kustomize_yaml(node: &Node) -> Result<String, EmitError> {
+    let mut out = String::new();
+    kustomize_yaml_into(node, &mut out)?;
+    Ok(out)
+}
+
+/// The same behind what `out` holds already, without the `---` between resources.
+pub fn kustomize_yaml_into(node: &Node, out: &mut String) -> Result<(), EmitError> {
+    if !is_straight(node) {
+        out.push_str(&to_yaml_sigs(&Decoder::new(Schema::V3).json(node)?)?);
+        return Ok(());
+    }
+    let length = out.len();
+    let mut emitter = Emitter::append_to(Dialect::V2, std::mem::take(out));
+    let written = write_node(&mut emitter, node);
+    *out = emitter.finish();
+    if written.is_err() {
+        out.truncate(length);
+    }
+    written
+}
+
+/// Whether the tree can be written as it stands: string keys, each of them once, and no aliases.
+fn is_straight(node: &Node) -> bool {
+    match &node.value {
+        Value::Scalar(_) => true,
+        Value::Alias(_) => false,
+        Value::Sequence(sequence) => sequence.items.iter().all(is_straight),
+        Value::Mapping(mapping) => {
+            mapping.iter().all(|(key, value)| is_string_key(key) && is_straight(value))
+                && has_unique_keys(mapping)
+        }
+    }
+}
+
+fn is_string_key(key: &Node) -> bool {
+    key.tag != Tag::Merge && key.as_str().is_some()
+}
+
+fn has_unique_keys(mapping: &Mapping) -> bool {
+    let entries = &mapping.entries;
+    if entries.len() <= 16 {
+        return entries
+            .iter()
+            .enumerate()
+            .all(|(index, (key, _))| entries[..index].iter().all(|(before, _)| before.text() != key.text()));
+    }
+    let mut keys: Vec<_> = entries.iter().map(|(key, _)| key.text()).collect();
+    keys.sort_unstable();
+    keys.windows(2).all(|pair| pair[0] != pair[1])
+}
+
+fn write_node(emitter: &mut Emitter, node: &Node) -> Result<(), EmitError> {
+    match &node.value {
+        Value::Scalar(scalar) => {
+            let resolved = resolve_scalar(&scalar.text, scalar.style, node.tag, Schema::V3)?;
+            write_scalar(emitter, resolved, &scalar.text)
+        }
+        Value::Sequence(sequence) => {
+            emitter.begin_sequence(CollectionStyle::block(sequence.items.len()));
+            for item in &sequence.items {
+                write_node(emitter, item)?;
+            }
+            emitter.end_sequence();
+            Ok(())
+        }
+        Value::Mapping(mapping) => {
+            let mut entries: Vec<(&str, &Node)> =
+                mapping.iter().map(|(key, value)| (key.text().unwrap_or_default(), value)).collect();
+            sort_keys(&mut entries, |(key, _)| key, Dialect::V2);
+            emitter.begin_mapping(CollectionStyle::block(entries.len()));
+            for (key, value) in entries {
+                write_json_string(emitter, key)?;
+                write_node(emitter, value)?;
+            }
+            emitter.end_mapping();
+            Ok(())
+        }
+        Value::Alias(name) => {
+            Err(Error::new(ErrorKind::Alias, format!("unknown anchor '{name}' referenced")).into())
+        }
+    }
+}
+
+fn write_scalar(emitter: &mut Emitter, resolved: Resolved, text: &str) -> Result<(), EmitError> {
+    match resolved {
+        Resolved::Null => emitter.null(),
+        Resolved::Bool(value) => emitter.bool(value),
+        Resolved::Int(value) => emitter.int(value),
+        Resolved::Uint(value) => emitter.uint(value),
+        Resolved::Float(value) => match json_float(value) {
+            Some(text) => write_json_number(emitter, &text),
+            None => return Err(crate::decode::unsupported_float(value).into()),
+        },
+        Resolved::String | Resolved::Merge => write_json_string(emitter, text)?,
+        // The JSON string is read back as a string, which v2 has to quote to keep it one.
+        Resolved::Timestamp(time) => emitter.scalar(&time.to_string(), ScalarStyle::DoubleQuoted),
+        Resolved::Binary => write_json_string(emitter, &crate::decode::binary_text(text)?)?,
+    }
+    Ok(())
+}
