@@ -1,1 +1,21 @@
 //! Servers to test against: a real control plane, Git, registries, buckets, sinks.
+//!
+//! ```text
+//! Cluster::real() ── control_plane ── etcd, kube-apiserver, kube-controller-manager ── reference (built once, cached)
+//!        └─ a story runs on it: apply_yaml, await_condition, namespace, audit_log
+//! ```
+//!
+//! Everything listens on loopback and a free port, starts without Docker, and ends with the process
+//! that started it, also when that is killed. Tests wait for conditions and do not sleep.
+
+pub mod cluster;
+pub mod control_plane;
+pub mod fault;
+pub mod git_server;
+pub mod http_server;
+pub mod process;
+pub mod reference;
+pub mod tls;
+pub mod wait;
+
+pub use cluster::{Cluster, TemporaryNamespace};

@@ -1,0 +1,258 @@
+//! A cluster to run a story on, whatever stands behind it.
+//!
+//! A story is an `async fn story(cluster: &Cluster)`; it cannot tell which kind it got and must not try.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{
+    DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, ValidationDirective,
+};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{GroupVersionKind, ObjectMeta, Resource, TypeMeta};
+use kube::discovery::Scope;
+use kube::{Api, Client, Config};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::OnceCell;
+
+use crate::control_plane::{ControlPlane, Options, audit};
+use crate::wait;
+
+/// The field manager of everything a test applies.
+pub const FIELD_MANAGER: &str = "testbed";
+
+/// A cluster and an administrator's client to it. Cheap to clone.
+#[derive(Clone)]
+pub struct Cluster {
+    backend: Arc<ControlPlane>,
+    // Belongs to the runtime of the test that asked for it: a client cannot outlive its runtime,
+    // the servers behind it can.
+    client: Client,
+}
+
+impl Cluster {
+    /// A real control plane, started once and shared by all tests of this process.
+    pub async fn real() -> Result<Self> {
+        static SHARED: OnceCell<Arc<ControlPlane>> = OnceCell::const_new();
+        let shared = SHARED
+            .get_or_try_init(|| async { ControlPlane::start(Options::default()).await.map(Arc::new) })
+            .await?;
+        Self::on(shared.clone()).await
+    }
+
+    /// A real control plane of its own, for tests that choose its options or restart it.
+    pub async fn start(options: Options) -> Result<Self> {
+        Self::on(Arc::new(ControlPlane::start(options).await?)).await
+    }
+
+    async fn on(backend: Arc<ControlPlane>) -> Result<Self> {
+        let client = client_from(backend.kubeconfig()).await?;
+        Ok(Self { backend, client })
+    }
+
+    /// What only a real control plane has.
+    pub fn control_plane(&self) -> &ControlPlane {
+        &self.backend
+    }
+
+    /// The administrator's client.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// A client that acts as someone else.
+    pub async fn client_as(&self, user: &str, groups: &[&str]) -> Result<Client> {
+        let mut config = config_from(self.kubeconfig_path()).await?;
+        config.auth_info.impersonate = Some(user.to_owned());
+        let groups = groups.iter().map(|&group| group.to_owned()).collect();
+        config.auth_info.impersonate_groups = Some(groups);
+        Ok(Client::try_from(config)?)
+    }
+
+    /// A kubeconfig file for commands such as kubectl.
+    pub fn kubeconfig_path(&self) -> &Path {
+        self.backend.kubeconfig()
+    }
+
+    pub fn audit_log(&self) -> audit::Log {
+        self.backend.audit_log()
+    }
+
+    /// A namespace of the test's own, deleted when the returned value is dropped.
+    pub async fn namespace(&self, prefix: &str) -> Result<TemporaryNamespace> {
+        let namespaces: Api<Namespace> = Api::all(self.client());
+        let wanted = Namespace {
+            metadata: ObjectMeta { generate_name: Some(format!("{prefix}-")), ..ObjectMeta::default() },
+            ..Namespace::default()
+        };
+        let made = namespaces
+            .create(&PostParams::default(), &wanted)
+            .await
+            .with_context(|| format!("create a namespace {prefix}-…"))?;
+        let name = made.metadata.name.context("the namespace has a name")?;
+        let config = config_from(self.kubeconfig_path()).await?;
+        Ok(TemporaryNamespace { name, config })
+    }
+
+    /// Applies every document of `text` (server-side, strict about unknown fields) and returns the objects.
+    ///
+    /// Namespaced objects without a namespace go to `namespace`.
+    pub async fn apply_yaml(&self, namespace: &str, text: &str) -> Result<Vec<DynamicObject>> {
+        let mut applied = Vec::new();
+        for document in documents(text)? {
+            let object = self.apply(namespace, &document).await;
+            applied.push(object.with_context(|| format!("apply {}", title(&document)))?);
+        }
+        Ok(applied)
+    }
+
+    async fn apply(&self, namespace: &str, document: &DynamicObject) -> Result<DynamicObject> {
+        let types = document.types.as_ref().context("no apiVersion and kind")?;
+        let name = document.metadata.name.as_deref().context("no name")?;
+        let namespace = document.metadata.namespace.as_deref().unwrap_or(namespace);
+        let api = self.dynamic(types, namespace).await?;
+        let params = PatchParams::apply(FIELD_MANAGER).force().validation(ValidationDirective::Strict);
+        Ok(api.patch(name, &params, &Patch::Apply(document)).await?)
+    }
+
+    /// An API for a kind that is known by its name only.
+    pub async fn dynamic(&self, types: &TypeMeta, namespace: &str) -> Result<Api<DynamicObject>> {
+        let kind = GroupVersionKind::try_from(types)?;
+        let (resource, capabilities) = kube::discovery::pinned_kind(&self.client, &kind)
+            .await
+            .with_context(|| format!("find {} {}", types.api_version, types.kind))?;
+        Ok(match capabilities.scope {
+            Scope::Cluster => Api::all_with(self.client(), &resource),
+            Scope::Namespaced => Api::namespaced_with(self.client(), namespace, &resource),
+        })
+    }
+
+    /// Waits until `condition` holds for the object `name`; `what` completes the sentence "`name` …".
+    pub async fn await_condition<K>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        what: &str,
+        condition: impl Fn(&K) -> bool,
+    ) -> Result<K>
+    where
+        K: Resource + Clone + DeserializeOwned + Serialize + std::fmt::Debug + Send + 'static,
+    {
+        wait::until(api, name, wait::LIMIT, what, condition).await
+    }
+
+    /// Waits until the object `name` is gone.
+    pub async fn await_gone<K>(&self, api: &Api<K>, name: &str) -> Result<()>
+    where
+        K: Resource + Clone + DeserializeOwned + Serialize + std::fmt::Debug + Send + 'static,
+    {
+        wait::until_gone(api, name, wait::LIMIT).await
+    }
+
+    /// Waits until `condition` holds for all objects of the API together.
+    pub async fn eventually<K>(
+        &self,
+        api: &Api<K>,
+        what: &str,
+        condition: impl Fn(&[&K]) -> bool,
+    ) -> Result<Vec<K>>
+    where
+        K: Resource + Clone + DeserializeOwned + Serialize + std::fmt::Debug + Send + 'static,
+    {
+        wait::until_all(api, wait::LIMIT, what, condition).await
+    }
+
+    /// Applies CustomResourceDefinitions and waits until their kinds can be used.
+    pub async fn apply_crds(&self, text: &str) -> Result<()> {
+        let definition = TypeMeta {
+            api_version: "apiextensions.k8s.io/v1".to_owned(),
+            kind: "CustomResourceDefinition".to_owned(),
+        };
+        for applied in self.apply_yaml("default", text).await? {
+            if applied.types.as_ref() != Some(&definition) {
+                bail!("{} is not a CustomResourceDefinition", title(&applied));
+            }
+            let api = self.dynamic(&definition, "").await?;
+            let name = applied.metadata.name.unwrap_or_default();
+            self.await_condition(&api, &name, "is established", |crd| {
+                has_condition(crd, "Established", "True")
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// The names of all namespaces, for tests that look for leftovers.
+    pub async fn namespaces(&self) -> Result<Vec<String>> {
+        let namespaces: Api<Namespace> = Api::all(self.client());
+        let list = namespaces.list(&ListParams::default()).await?;
+        let names = list.items.into_iter().filter_map(|item| item.metadata.name);
+        Ok(names.collect())
+    }
+}
+
+/// Whether the object's status has the condition `kind` with `status`.
+pub fn has_condition(object: &DynamicObject, kind: &str, status: &str) -> bool {
+    let conditions = object.data["status"]["conditions"].as_array();
+    conditions.is_some_and(|conditions| {
+        conditions.iter().any(|condition| condition["type"] == kind && condition["status"] == status)
+    })
+}
+
+/// A namespace that is deleted when this value is dropped. Deletion is started, not awaited.
+pub struct TemporaryNamespace {
+    name: String,
+    config: Config,
+}
+
+impl TemporaryNamespace {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for TemporaryNamespace {
+    fn drop(&mut self) {
+        let (name, config) = (self.name.clone(), self.config.clone());
+        // The test's runtime may be going away with the test, so the request gets one of its own.
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                let namespaces: Api<Namespace> = Api::all(Client::try_from(config)?);
+                let params = DeleteParams::default();
+                let delete = namespaces.delete(&name, &params);
+                tokio::time::timeout(std::time::Duration::from_secs(10), delete).await??;
+                anyhow::Ok(())
+            })
+        });
+        // A cluster that is already gone took the namespace along.
+        let _ = thread.join();
+    }
+}
+
+pub(crate) async fn client_from(kubeconfig: &Path) -> Result<Client> {
+    Ok(Client::try_from(config_from(kubeconfig).await?)?)
+}
+
+async fn config_from(kubeconfig: &Path) -> Result<Config> {
+    let file = Kubeconfig::read_from(kubeconfig)?;
+    Ok(Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?)
+}
+
+fn documents(text: &str) -> Result<Vec<DynamicObject>> {
+    let values: Vec<Option<serde_json::Value>> = serde_saphyr::from_multiple(text).context("read YAML")?;
+    values
+        .into_iter()
+        .flatten()
+        .map(|value| serde_json::from_value(value).context("read an object"))
+        .collect()
+}
+
+fn title(object: &DynamicObject) -> String {
+    let kind = object.types.as_ref().map_or("?", |types| &types.kind);
+    let name = object.metadata.name.as_deref().unwrap_or("?");
+    format!("{kind} {name}")
+}

@@ -1,0 +1,178 @@
+//! Builds one binary of a reference tool in a scratch module, with progress on stderr.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::go;
+use super::tools::Recipe;
+
+/// How often a long build says that it is still at work.
+const PROGRESS_EVERY: Duration = Duration::from_secs(10);
+
+/// Builds `package` and moves the binary to `destination` in one step, so that nobody sees half of it.
+pub(super) fn build(
+    recipe: &Recipe,
+    name: &str,
+    package: &str,
+    destination: &Path,
+    cache: &Path,
+) -> Result<()> {
+    let go = go::toolchain(cache)?;
+    let module = cache.join("build").join(recipe.folder());
+    std::fs::create_dir_all(&module)?;
+    let title = format!("{name} {}", recipe.version);
+    eprintln!("testbed: building {title} from {} (once)", recipe.module);
+    write_module(&go, recipe, package, &module)
+        .with_context(|| format!("resolve {}@v{}", recipe.module, recipe.version))?;
+
+    let unfinished = module.join(format!("{name}.new"));
+    let started = Instant::now();
+    let mut command = command(&go, &module);
+    command
+        .args(["build", "-v", "-mod=mod", "-ldflags", &linker_flags(recipe)])
+        .arg("-o")
+        .arg(&unfinished)
+        .arg(package);
+    run_with_progress(&mut command, &title).with_context(|| format!("build {title}"))?;
+    std::fs::rename(&unfinished, destination).with_context(|| format!("move {title} into the cache"))?;
+    eprintln!("testbed: built {title} in {} s", started.elapsed().as_secs());
+    Ok(())
+}
+
+/// Whether an unstamped binary is complete and of the right version. It is when it says so itself.
+pub(super) fn answers_to_its_version(path: &Path, recipe: &Recipe) -> bool {
+    let mut command = Command::new(path);
+    // kubectl has no `--version` flag, and `version` alone would ask a server.
+    if path.ends_with("kubectl") {
+        command.args(["version", "--client"]);
+    } else {
+        command.args(recipe.version_command);
+    }
+    command.output().is_ok_and(|output| {
+        output.status.success() && String::from_utf8_lossy(&output.stdout).contains(recipe.version)
+    })
+}
+
+fn linker_flags(recipe: &Recipe) -> String {
+    match recipe.version_variable {
+        Some(variable) => format!("-s -w -X {variable}{}", recipe.version),
+        None => "-s -w".to_owned(),
+    }
+}
+
+fn write_module(go: &Path, recipe: &Recipe, package: &str, module: &Path) -> Result<()> {
+    let file = module.join("go.mod");
+    if recipe.staging {
+        return Ok(std::fs::write(file, staging_module(go, recipe, module)?)?);
+    }
+    if !file.exists() {
+        std::fs::write(&file, "module reference\n\ngo 1.26\n")?;
+    }
+    let requirement = format!("{package}@v{}", recipe.version);
+    let output = command(go, module).args(["get", &requirement]).output()?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
+
+/// k8s.io/kubernetes 1.X.Y replaces its staging modules with folders of its own; published, they are v0.X.Y.
+fn staging_module(go: &Path, recipe: &Recipe, module: &Path) -> Result<String> {
+    let requirement = format!("{}@v{}", recipe.module, recipe.version);
+    let output = command(go, module).args(["mod", "download", "-json", &requirement]).output()?;
+    if !output.status.success() {
+        bail!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout).trim(),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let path = answer["GoMod"].as_str().context("go named no go.mod")?;
+    let upstream = std::fs::read_to_string(path).with_context(|| format!("read {path}"))?;
+    let staging = format!("v0.{}", recipe.version.trim_start_matches("1."));
+    let mut text =
+        format!("module reference\n\ngo 1.26\n\nrequire {} v{}\n\n", recipe.module, recipe.version);
+    for name in staged(&upstream) {
+        text.push_str(&format!("replace {name} => {name} {staging}\n"));
+    }
+    Ok(text)
+}
+
+/// The modules that a go.mod replaces with a folder below `./staging`.
+fn staged(upstream: &str) -> Vec<&str> {
+    upstream
+        .lines()
+        .filter_map(|line| {
+            let line = line.trim();
+            let line = line.strip_prefix("replace ").unwrap_or(line);
+            let (name, target) = line.split_once(" => ")?;
+            target.starts_with("./staging").then(|| name.trim())
+        })
+        .collect()
+}
+
+fn command(go: &Path, module: &Path) -> Command {
+    let mut command = Command::new(go);
+    command
+        .current_dir(module)
+        .env("GOTOOLCHAIN", "local")
+        // A workspace or vendor setting of the person who runs the tests is not ours.
+        .env("GOWORK", "off")
+        .env("GOFLAGS", "-buildvcs=false")
+        .stdin(Stdio::null());
+    command
+}
+
+fn run_with_progress(command: &mut Command, title: &str) -> Result<()> {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    let stderr = child.stderr.take().context("no stderr")?;
+    let (started, mut said) = (Instant::now(), Instant::now());
+    let (mut modules, mut packages) = (0, 0);
+    let mut tail = VecDeque::new();
+    for line in BufReader::new(stderr).lines() {
+        let line = line?;
+        if line.starts_with("go: downloading") {
+            modules += 1;
+        } else {
+            packages += 1;
+        }
+        tail.push_back(line);
+        if tail.len() > 20 {
+            tail.pop_front();
+        }
+        if said.elapsed() > PROGRESS_EVERY {
+            said = Instant::now();
+            eprintln!(
+                "testbed: … {title}: {modules} modules fetched, {packages} packages compiled, {} s",
+                started.elapsed().as_secs()
+            );
+        }
+    }
+    if !child.wait()?.success() {
+        bail!("{}", Vec::from(tail).join("\n"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_spellings_of_a_replacement_are_found() {
+        let text = "replace (\n\tk8s.io/api => ./staging/src/k8s.io/api\n\tx => ../x\n)\nreplace k8s.io/kms => ./staging/src/k8s.io/kms\n";
+        assert_eq!(staged(text), ["k8s.io/api", "k8s.io/kms"]);
+    }
+
+    #[test]
+    fn a_missing_binary_does_not_answer() {
+        let recipe = super::super::Tool::Kustomize.recipe();
+        assert!(!answers_to_its_version(Path::new("/nowhere"), &recipe));
+    }
+}

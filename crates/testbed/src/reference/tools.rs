@@ -1,0 +1,188 @@
+//! Which tools there are, in which versions, and from which Go packages they are built.
+
+/// A tool whose answers we compare with, or a server we test against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    Etcd,
+    Kubernetes(Kubernetes),
+    Kustomize,
+    Helm4,
+    Helm3,
+    Sops,
+    Age,
+    Flux,
+}
+
+/// The Kubernetes minors that the tests run on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Kubernetes {
+    #[default]
+    V1_36,
+    /// The newest patch of 1.35 that the module proxy has.
+    V1_35,
+}
+
+impl Kubernetes {
+    pub fn version(self) -> &'static str {
+        match self {
+            Kubernetes::V1_36 => "1.36.3",
+            Kubernetes::V1_35 => "1.35.4",
+        }
+    }
+}
+
+impl Tool {
+    /// Every tool, in the order in which a cold machine needs them.
+    pub const ALL: [Tool; 9] = [
+        Tool::Kustomize,
+        Tool::Etcd,
+        Tool::Kubernetes(Kubernetes::V1_36),
+        Tool::Helm4,
+        Tool::Sops,
+        Tool::Helm3,
+        Tool::Age,
+        Tool::Flux,
+        Tool::Kubernetes(Kubernetes::V1_35),
+    ];
+
+    /// The tool's name with its version, as in `helm-3.22.0`: also the name of its folder in the cache.
+    pub fn name(self) -> String {
+        self.recipe().folder()
+    }
+
+    /// Finds `helm-3.22.0`, or the newest `helm` when no version is named.
+    pub fn named(text: &str) -> Option<Tool> {
+        Tool::ALL.into_iter().find(|tool| {
+            let recipe = tool.recipe();
+            text == recipe.folder() || text == recipe.name
+        })
+    }
+
+    /// The binaries that the tool consists of.
+    pub fn binaries(self) -> impl Iterator<Item = &'static str> {
+        self.recipe().packages.iter().map(|(name, _)| *name)
+    }
+
+    pub(super) fn recipe(self) -> Recipe {
+        match self {
+            Tool::Etcd => Recipe {
+                name: "etcd",
+                version: "3.6.8",
+                module: "go.etcd.io/etcd/server/v3",
+                packages: &[("etcd", "go.etcd.io/etcd/server/v3")],
+                version_variable: None,
+                version_command: &["--version"],
+                staging: false,
+            },
+            Tool::Kubernetes(minor) => Recipe {
+                name: "kubernetes",
+                version: minor.version(),
+                module: "k8s.io/kubernetes",
+                packages: &[
+                    ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
+                    ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+                    ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+                ],
+                version_variable: Some("k8s.io/component-base/version.gitVersion=v"),
+                version_command: &["--version"],
+                staging: true,
+            },
+            Tool::Kustomize => Recipe {
+                name: "kustomize",
+                version: "5.8.1",
+                module: "sigs.k8s.io/kustomize/kustomize/v5",
+                packages: &[("kustomize", "sigs.k8s.io/kustomize/kustomize/v5")],
+                version_variable: None,
+                version_command: &["version"],
+                staging: false,
+            },
+            Tool::Helm4 => Recipe {
+                name: "helm",
+                version: "4.3.1",
+                module: "helm.sh/helm/v4",
+                packages: &[("helm", "helm.sh/helm/v4/cmd/helm")],
+                version_variable: Some("helm.sh/helm/v4/internal/version.version=v"),
+                version_command: &["version"],
+                staging: false,
+            },
+            Tool::Helm3 => Recipe {
+                name: "helm",
+                version: "3.22.0",
+                module: "helm.sh/helm/v3",
+                packages: &[("helm", "helm.sh/helm/v3/cmd/helm")],
+                version_variable: Some("helm.sh/helm/v3/internal/version.version=v"),
+                version_command: &["version"],
+                staging: false,
+            },
+            Tool::Sops => Recipe {
+                name: "sops",
+                version: "3.13.3",
+                module: "github.com/getsops/sops/v3",
+                packages: &[("sops", "github.com/getsops/sops/v3/cmd/sops")],
+                version_variable: None,
+                version_command: &["--version", "--disable-version-check"],
+                staging: false,
+            },
+            Tool::Age => Recipe {
+                name: "age",
+                version: "1.3.2",
+                module: "filippo.io/age",
+                packages: &[
+                    ("age", "filippo.io/age/cmd/age"),
+                    ("age-keygen", "filippo.io/age/cmd/age-keygen"),
+                ],
+                version_variable: Some("main.Version=v"),
+                version_command: &["--version"],
+                staging: false,
+            },
+            Tool::Flux => Recipe {
+                name: "flux",
+                version: "2.9.4",
+                module: "github.com/fluxcd/flux2/v2",
+                packages: &[("flux", "github.com/fluxcd/flux2/v2/cmd/flux")],
+                version_variable: Some("main.VERSION="),
+                version_command: &["--version"],
+                staging: false,
+            },
+        }
+    }
+}
+
+/// How a tool is built from its Go module.
+pub(super) struct Recipe {
+    pub(super) name: &'static str,
+    pub(super) version: &'static str,
+    pub(super) module: &'static str,
+    /// Binary and Go package.
+    pub(super) packages: &'static [(&'static str, &'static str)],
+    /// The linker sets this variable; the version is appended.
+    pub(super) version_variable: Option<&'static str>,
+    /// Makes the binary print a text that holds its version.
+    pub(super) version_command: &'static [&'static str],
+    /// Kubernetes keeps part of its modules in its own tree; from outside they are required by their own versions.
+    pub(super) staging: bool,
+}
+
+impl Recipe {
+    pub(super) fn folder(&self) -> String {
+        format!("{}-{}", self.name, self.version)
+    }
+
+    pub(super) fn package(&self, binary: &str) -> Option<&'static str> {
+        let mut packages = self.packages.iter();
+        packages.find(|(name, _)| *name == binary).map(|(_, package)| *package)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_without_version_means_the_newest() {
+        assert_eq!(Tool::named("helm"), Some(Tool::Helm4));
+        assert_eq!(Tool::named("helm-3.22.0"), Some(Tool::Helm3));
+        assert_eq!(Tool::named("kubernetes"), Some(Tool::Kubernetes(Kubernetes::V1_36)));
+        assert_eq!(Tool::named("docker"), None);
+    }
+}
