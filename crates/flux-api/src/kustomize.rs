@@ -24,6 +24,9 @@ standard_object!(Kustomization, kinds::KUSTOMIZATION);
 /// What to build, where to apply it, and what to do when it changes or goes away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    { "rule": "has(self.sourceRef) != has(self.sourceRefs)", "message": "exactly one of sourceRef or sourceRefs must be set" },
+]))]
 pub struct KustomizationSpec {
     /// Labels and annotations to add to every object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,6 +85,16 @@ pub struct KustomizationSpec {
     /// Several sources as one tree. The first is the main one, whose revision is reported. Each other one is mounted at
     /// the folder it names in as; no two may supply the same path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 100), extend("x-kubernetes-validations" = [
+        {
+            "rule": "self.filter(s, !has(s.__as__)).size() <= (has(self[0].__as__) ? 0 : 1)",
+            "message": "as is required on every source but the first",
+        },
+        {
+            "rule": "self.all(a, !has(a.__as__) || self.exists_one(b, has(b.__as__) && b.__as__ == a.__as__))",
+            "message": "no two sources can be mounted at the same folder",
+        },
+    ]))]
     pub source_refs: Vec<SourceRefsEntry>,
     /// Stops reconciling. What is applied stays.
     #[serde(default, skip_serializing_if = "absent::no")]

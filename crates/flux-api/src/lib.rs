@@ -16,8 +16,11 @@ mod object;
 
 pub mod kinds;
 
+pub mod extensions;
 pub mod helm;
+pub mod image;
 pub mod kustomize;
+pub mod notification;
 pub mod source;
 
 pub mod artifact;
@@ -34,6 +37,7 @@ pub mod secret;
 pub mod time;
 
 pub mod crds;
+pub mod parse;
 
 pub use closed_set::NotInSet;
 pub use object::Object;

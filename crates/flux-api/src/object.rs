@@ -175,3 +175,76 @@ macro_rules! standard_object {
 }
 
 pub(crate) use standard_object;
+
+/// Defines a kind that has only a spec.
+macro_rules! stateless_object {
+    ($kind:ident, $row:expr, $spec:ty) => {
+        #[doc = concat!("A ", stringify!($kind), ".")]
+        #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        pub struct $kind {
+            /// Name, namespace, labels, annotations and what the API server keeps about the object.
+            #[serde(default)]
+            pub metadata: kube_core::ObjectMeta,
+            /// What is wanted.
+            pub spec: $spec,
+        }
+
+        impl $kind {
+            /// A new object.
+            pub fn new(name: &str, spec: $spec) -> Self {
+                let metadata = kube_core::ObjectMeta { name: Some(name.to_owned()), ..Default::default() };
+                $kind { metadata, spec }
+            }
+        }
+
+        impl serde::Serialize for $kind {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                use serde::ser::SerializeStruct;
+                let mut object = serializer.serialize_struct(stringify!($kind), 4)?;
+                object
+                    .serialize_field("apiVersion", &<$kind as crate::object::Object>::KIND.api_version())?;
+                object.serialize_field("kind", stringify!($kind))?;
+                object.serialize_field("metadata", &self.metadata)?;
+                object.serialize_field("spec", &self.spec)?;
+                object.end()
+            }
+        }
+
+        crate::object::resource!($kind, $row);
+
+        impl kube_core::object::HasSpec for $kind {
+            type Spec = $spec;
+
+            fn spec(&self) -> &$spec {
+                &self.spec
+            }
+
+            fn spec_mut(&mut self) -> &mut $spec {
+                &mut self.spec
+            }
+        }
+
+        impl crate::object::Object for $kind {
+            const KIND: &'static crate::kinds::Kind = &$row;
+
+            fn suspended(&self) -> bool {
+                self.spec.suspend
+            }
+
+            fn conditions(&self) -> &[crate::condition::Condition] {
+                &[]
+            }
+
+            fn observed_generation(&self) -> Option<i64> {
+                None
+            }
+
+            fn last_handled_reconcile_at(&self) -> Option<&str> {
+                None
+            }
+        }
+    };
+}
+
+pub(crate) use stateless_object;
