@@ -1,5 +1,9 @@
 //! Objects as users write them: those of the seed documents parse, and a malformed one of each kind gives an error that names the field.
-#![allow(clippy::disallowed_methods, reason = "the pure crate's tests read files")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "a test reads files, and fails by panicking"
+)]
 
 use std::path::PathBuf;
 
