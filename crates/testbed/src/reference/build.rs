@@ -70,15 +70,59 @@ fn write_module(go: &Path, recipe: &Recipe, package: &str, module: &Path) -> Res
     if recipe.staging {
         return Ok(std::fs::write(file, staging_module(go, recipe, module)?)?);
     }
-    if !file.exists() {
-        std::fs::write(&file, "module reference\n\ngo 1.26\n")?;
-    }
+    // Always from the start: what an interrupted attempt left behind must not matter.
+    std::fs::write(&file, "module reference\n\ngo 1.26\n")?;
     let requirement = format!("{package}@v{}", recipe.version);
-    let output = command(go, module).args(["get", &requirement]).output()?;
-    if !output.status.success() {
-        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+    run(command(go, module).args(["get", &requirement]))?;
+    if recipe.added_files.is_empty() {
+        return Ok(());
+    }
+    complete(go, recipe, module)
+}
+
+/// Puts a copy of the module beside go.mod, adds the files that the published one lacks, and builds from the copy.
+fn complete(go: &Path, recipe: &Recipe, module: &Path) -> Result<()> {
+    let published = run(command(go, module).args(["list", "-m", "-f", "{{.Dir}}", recipe.module]))?;
+    let copy = module.join("source");
+    if copy.exists() {
+        std::fs::remove_dir_all(&copy)?;
+    }
+    copy_folder(Path::new(published.trim()), &copy)?;
+    for (name, content) in recipe.added_files {
+        let path = copy.join(name);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        std::fs::write(path, content)?;
+    }
+    let replacement = format!("{}=./source", recipe.module);
+    run(command(go, module).args(["mod", "edit", "-replace", &replacement]))?;
+    Ok(())
+}
+
+/// Files of the module cache are read-only; copies of their content are not.
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from).with_context(|| format!("read {}", from.display()))? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &target)?;
+        } else {
+            std::fs::write(target, std::fs::read(entry.path())?)?;
+        }
     }
     Ok(())
+}
+
+fn run(command: &mut Command) -> Result<String> {
+    let output = command.output()?;
+    if !output.status.success() {
+        let (out, error) = (&output.stdout, &output.stderr);
+        let (out, error) = (String::from_utf8_lossy(out), String::from_utf8_lossy(error));
+        bail!("{} {}", error.trim(), out.trim());
+    }
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// k8s.io/kubernetes 1.X.Y replaces its staging modules with folders of its own; published, they are v0.X.Y.

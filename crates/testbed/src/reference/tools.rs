@@ -73,6 +73,7 @@ impl Tool {
                 version_variable: None,
                 version_command: &["--version"],
                 staging: false,
+                added_files: &[],
             },
             Tool::Kubernetes(minor) => Recipe {
                 name: "kubernetes",
@@ -86,6 +87,7 @@ impl Tool {
                 version_variable: Some("k8s.io/component-base/version.gitVersion=v"),
                 version_command: &["--version"],
                 staging: true,
+                added_files: &[],
             },
             Tool::Kustomize => Recipe {
                 name: "kustomize",
@@ -95,6 +97,7 @@ impl Tool {
                 version_variable: None,
                 version_command: &["version"],
                 staging: false,
+                added_files: &[],
             },
             Tool::Helm4 => Recipe {
                 name: "helm",
@@ -104,6 +107,7 @@ impl Tool {
                 version_variable: Some("helm.sh/helm/v4/internal/version.version=v"),
                 version_command: &["version"],
                 staging: false,
+                added_files: &[],
             },
             Tool::Helm3 => Recipe {
                 name: "helm",
@@ -113,6 +117,7 @@ impl Tool {
                 version_variable: Some("helm.sh/helm/v3/internal/version.version=v"),
                 version_command: &["version"],
                 staging: false,
+                added_files: &[],
             },
             Tool::Sops => Recipe {
                 name: "sops",
@@ -122,6 +127,7 @@ impl Tool {
                 version_variable: None,
                 version_command: &["--version", "--disable-version-check"],
                 staging: false,
+                added_files: &[],
             },
             Tool::Age => Recipe {
                 name: "age",
@@ -134,6 +140,7 @@ impl Tool {
                 version_variable: Some("main.Version=v"),
                 version_command: &["--version"],
                 staging: false,
+                added_files: &[],
             },
             Tool::Flux => Recipe {
                 name: "flux",
@@ -143,6 +150,9 @@ impl Tool {
                 version_variable: Some("main.VERSION="),
                 version_command: &["--version"],
                 staging: false,
+                // The release process writes these manifests; the module as published has none, and without any
+                // it does not compile. Commands other than `install` and `bootstrap` do not read them.
+                added_files: &[("cmd/flux/manifests/none.yaml", "{}\n")],
             },
         }
     }
@@ -161,6 +171,8 @@ pub(super) struct Recipe {
     pub(super) version_command: &'static [&'static str],
     /// Kubernetes keeps part of its modules in its own tree; from outside they are required by their own versions.
     pub(super) staging: bool,
+    /// Files that the published module lacks, with their content.
+    pub(super) added_files: &'static [(&'static str, &'static str)],
 }
 
 impl Recipe {

@@ -1,0 +1,202 @@
+//! Inputs that are made, not kept: as small or large as wanted, and the same on every machine.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::Input;
+
+/// An overlay with the usual transformers over a base of 3, 300 and 3,000 objects.
+pub fn kustomize(folder: &Path) -> Result<Vec<Input>> {
+    let mut inputs = Vec::new();
+    for apps in [1, 100, 1000] {
+        let folder = folder.join(apps.to_string());
+        std::fs::create_dir_all(folder.join("base"))?;
+        let mut resources = String::new();
+        for app in 0..apps {
+            writeln!(resources, "  - app-{app}.yaml")?;
+            std::fs::write(folder.join(format!("base/app-{app}.yaml")), three_objects(app))?;
+        }
+        let base = format!(
+            "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n{resources}"
+        );
+        std::fs::write(folder.join("base/kustomization.yaml"), base)?;
+        std::fs::create_dir_all(folder.join("overlay"))?;
+        std::fs::write(folder.join("overlay/kustomization.yaml"), OVERLAY)?;
+        inputs.push(Input {
+            name: format!("kustomize build, {} objects", apps * 3 + 1),
+            folder,
+            arguments: vec!["build", "overlay"],
+        });
+    }
+    Ok(inputs)
+}
+
+const OVERLAY: &str = r#"apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+namespace: production
+namePrefix: prod-
+labels:
+  - pairs:
+      team: payments
+    includeSelectors: true
+commonAnnotations:
+  owner: payments@example.com
+resources:
+  - ../base
+images:
+  - name: example.com/app
+    newTag: 2.0.0
+replicas:
+  - name: app-0
+    count: 3
+configMapGenerator:
+  - name: settings
+    literals:
+      - colour=blue
+patches:
+  - target:
+      kind: Deployment
+    patch: |
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata:
+        name: any
+      spec:
+        template:
+          spec:
+            containers:
+              - name: app
+                resources:
+                  limits:
+                    memory: 128Mi
+"#;
+
+fn three_objects(app: usize) -> String {
+    format!(
+        r#"apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: app-{app}
+spec:
+  replicas: 1
+  selector:
+    matchLabels:
+      app: app-{app}
+  template:
+    metadata:
+      labels:
+        app: app-{app}
+    spec:
+      containers:
+        - name: app
+          image: example.com/app:1.0.0
+          ports:
+            - containerPort: 8080
+          envFrom:
+            - configMapRef:
+                name: settings
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: app-{app}
+spec:
+  selector:
+    app: app-{app}
+  ports:
+    - port: 80
+      targetPort: 8080
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: app-{app}-files
+data:
+  application.properties: |
+    name=app-{app}
+    colour=blue
+"#
+    )
+}
+
+/// A chart in the usual shape, rendered for 1, 100 and 1,000 applications.
+pub fn helm(folder: &Path) -> Result<Vec<Input>> {
+    let mut inputs = Vec::new();
+    for apps in [1, 100, 1000] {
+        let folder = folder.join(apps.to_string());
+        std::fs::create_dir_all(folder.join("chart/templates"))?;
+        let write = |name: &str, text: &str| std::fs::write(folder.join("chart").join(name), text);
+        write("Chart.yaml", "apiVersion: v2\nname: fleet\nversion: 1.2.3\nappVersion: 4.5.6\n")?;
+        write("templates/_names.tpl", NAMES)?;
+        write("templates/deployments.yaml", DEPLOYMENTS)?;
+        let mut values = String::from(
+            "image:\n  repository: example.com/app\n  tag: \"\"\nannotations:\n  owner: payments\napps:\n",
+        );
+        for app in 0..apps {
+            writeln!(
+                values,
+                "  app-{app}:\n    replicas: {}\n    ports: [8080, 9090]\n    settings:\n      colour: blue\n      size: {app}",
+                app % 5 + 1
+            )?;
+        }
+        write("values.yaml", &values)?;
+        inputs.push(Input {
+            name: format!("helm template, {} objects", apps * 2),
+            folder,
+            arguments: vec!["template", "fleet", "chart"],
+        });
+    }
+    Ok(inputs)
+}
+
+const NAMES: &str = r#"{{- define "fleet.labels" -}}
+app.kubernetes.io/name: {{ .name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end -}}
+"#;
+
+const DEPLOYMENTS: &str = r#"{{- range $name, $app := .Values.apps }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- include "fleet.labels" (dict "name" $name "root" $) | nindent 4 }}
+data:
+  {{- range $key, $value := $app.settings }}
+  {{ $key }}: {{ $value | quote }}
+  {{- end }}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- include "fleet.labels" (dict "name" $name "root" $) | nindent 4 }}
+  annotations:
+    checksum/settings: {{ toYaml $app.settings | sha256sum }}
+    {{- toYaml $.Values.annotations | nindent 4 }}
+spec:
+  replicas: {{ $app.replicas | default 1 }}
+  selector:
+    matchLabels:
+      app.kubernetes.io/name: {{ $name }}
+  template:
+    metadata:
+      labels:
+        {{- include "fleet.labels" (dict "name" $name "root" $) | nindent 8 }}
+    spec:
+      containers:
+        - name: {{ $name }}
+          image: "{{ $.Values.image.repository }}:{{ $.Values.image.tag | default $.Chart.AppVersion }}"
+          ports:
+            {{- range $app.ports }}
+            - containerPort: {{ . }}
+            {{- end }}
+{{- end }}
+"#;
