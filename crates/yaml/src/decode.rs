@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Number, Value as Json};
 
 use crate::node::{Mapping, Node, ScalarStyle, Tag, Text, Value};
-use crate::number::{format_float_g32, json_float};
+use crate::number::format_float_g32;
 use crate::resolve::{Resolved, Timestamp, resolve_scalar};
 use crate::{Error, ErrorKind, Limits, Options, Schema, parse_one};
 
@@ -27,6 +27,16 @@ pub fn to_json_strict(yaml: &[u8]) -> Result<Json, Error> {
 /// A node as JSON. v2: as sigs.k8s.io/yaml converts it; v3: as kyaml's `RNode.MarshalJSON` does.
 pub fn node_to_json(node: &Node, schema: Schema) -> Result<Json, Error> {
     Decoder::new(schema).json(node)
+}
+
+/// The first document of a text as Go's `%#v` shows it: for comparing with the Go libraries, and for people.
+pub fn go_syntax(yaml: &[u8], schema: Schema) -> Result<String, Error> {
+    let document = parse_one(yaml, &Options::new(schema))?;
+    let value = match &document {
+        Some(document) => Decoder::new(schema).interface(&document.root)?,
+        None => GoValue::Nil,
+    };
+    Ok(if value == GoValue::Nil { "<nil>".to_owned() } else { go_value_syntax(&value) })
 }
 
 /// A value as Go holds it after decoding into `interface{}`.
@@ -79,22 +89,36 @@ impl<'a> Decoder<'a> {
 
     pub fn json(mut self, root: &'a Node) -> Result<Json, Error> {
         let schema = self.schema;
-        let value = self.document(root)?;
+        let value = match schema {
+            Schema::V2 => self.interface(root)?,
+            Schema::V3 => self.resource(root)?,
+        };
         to_json_value(value, schema)
     }
 
-    pub(crate) fn document(&mut self, root: &'a Node) -> Result<GoValue, Error> {
+    fn interface(&mut self, root: &'a Node) -> Result<GoValue, Error> {
         bind_aliases(root, &mut HashMap::new(), &mut self.targets)?;
-        // kyaml decodes a resource into a map of strings: the keys at the top are taken by their text.
-        let value = match &root.value {
-            Value::Mapping(mapping) if self.schema == Schema::V3 => {
-                self.count()?;
-                self.mapping(mapping, true)?
+        let value = self.value(root)?;
+        self.finish(value)
+    }
+
+    /// kyaml decodes a resource into a map of strings: the keys at the top are taken by their text.
+    fn resource(&mut self, root: &'a Node) -> Result<GoValue, Error> {
+        let mapping = match &root.value {
+            Value::Mapping(mapping) => mapping,
+            Value::Sequence(_) | Value::Alias(_) => return self.interface(root),
+            Value::Scalar(_) if root.is_null() => {
+                return Ok(GoValue::Map { entries: Vec::new(), string_keys: true });
             }
-            Value::Mapping(_) | Value::Scalar(_) | Value::Sequence(_) | Value::Alias(_) => {
-                self.value(root)?
-            }
+            Value::Scalar(scalar) => return Err(not_a_map(root, &scalar.text)),
         };
+        bind_aliases(root, &mut HashMap::new(), &mut self.targets)?;
+        self.count()?;
+        let value = self.mapping(mapping, true)?;
+        self.finish(value)
+    }
+
+    fn finish(&mut self, value: GoValue) -> Result<GoValue, Error> {
         if self.problems.is_empty() {
             return Ok(value);
         }
@@ -178,7 +202,7 @@ impl<'a> Decoder<'a> {
             let value = self.value(value_node)?;
             if self.strict && found.contains(&key) {
                 let line = value_node.position().line;
-                self.problems.push(format!("line {line}: key {} already set in map", go_syntax(&key)));
+                self.problems.push(format!("line {line}: key {} already set in map", go_value_syntax(&key)));
             } else {
                 found.set(key, value);
             }
@@ -278,7 +302,7 @@ impl<'a> Decoder<'a> {
     fn key(&mut self, node: &'a Node) -> Result<GoValue, Error> {
         let key = self.value(node)?;
         if matches!(key, GoValue::Slice(_) | GoValue::Map { .. }) {
-            return Err(Error::new(ErrorKind::Value, format!("invalid map key: {}", go_syntax(&key))));
+            return Err(Error::new(ErrorKind::Value, format!("invalid map key: {}", go_value_syntax(&key))));
         }
         Ok(key)
     }
@@ -332,7 +356,7 @@ impl Entries {
         if self.index.is_empty() {
             return self.list.iter().position(|(other, _)| same_key(other, key));
         }
-        self.index.get(&go_syntax(key)).copied()
+        self.index.get(&go_value_syntax(key)).copied()
     }
 
     fn contains(&self, key: &GoValue) -> bool {
@@ -345,11 +369,12 @@ impl Entries {
             return;
         }
         if !self.index.is_empty() {
-            self.index.insert(go_syntax(&key), self.list.len());
+            self.index.insert(go_value_syntax(&key), self.list.len());
         }
         self.list.push((key, value));
         if self.index.is_empty() && self.list.len() > INDEX_FROM {
-            self.index = self.list.iter().enumerate().map(|(at, (key, _))| (go_syntax(key), at)).collect();
+            self.index =
+                self.list.iter().enumerate().map(|(at, (key, _))| (go_value_syntax(key), at)).collect();
         }
     }
 
@@ -467,14 +492,17 @@ fn json_number(value: f64) -> Result<Number, Error> {
 }
 
 pub(crate) fn unsupported_float(value: f64) -> Error {
-    let name = if value.is_nan() {
+    Error::new(ErrorKind::Value, format!("json: unsupported value: {}", go_infinite(value)))
+}
+
+fn go_infinite(value: f64) -> &'static str {
+    if value.is_nan() {
         "NaN"
     } else if value > 0.0 {
         "+Inf"
     } else {
         "-Inf"
-    };
-    Error::new(ErrorKind::Value, format!("json: unsupported value: {name}"))
+    }
 }
 
 fn key_text(key: GoValue, value: &GoValue) -> Result<String, Error> {
@@ -543,7 +571,7 @@ fn decode_base64(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Go's `%#v`, as far as error messages show it.
-pub(crate) fn go_syntax(value: &GoValue) -> String {
+fn go_value_syntax(value: &GoValue) -> String {
     match value {
         GoValue::Nil => "interface {}(nil)".to_owned(),
         GoValue::Bool(value) => value.to_string(),
@@ -551,14 +579,17 @@ pub(crate) fn go_syntax(value: &GoValue) -> String {
         GoValue::Uint(value) => format!("0x{value:x}"),
         GoValue::Float(value) => go_float(*value),
         GoValue::String(text) => quote(text),
-        GoValue::Time(time) => time.to_string(),
+        GoValue::Time(time) => go_time(time),
         GoValue::Slice(items) => {
-            format!("[]interface {{}}{{{}}}", items.iter().map(go_syntax).collect::<Vec<_>>().join(", "))
+            format!(
+                "[]interface {{}}{{{}}}",
+                items.iter().map(go_value_syntax).collect::<Vec<_>>().join(", ")
+            )
         }
         GoValue::Map { entries, string_keys } => {
             let mut shown: Vec<String> = entries
                 .iter()
-                .map(|(key, value)| format!("{}:{}", go_syntax(key), go_syntax(value)))
+                .map(|(key, value)| format!("{}:{}", go_value_syntax(key), go_value_syntax(value)))
                 .collect();
             shown.sort();
             let kind = if *string_keys { "map[string]interface {}" } else { "map[interface {}]interface {}" };
@@ -569,27 +600,12 @@ pub(crate) fn go_syntax(value: &GoValue) -> String {
 
 /// `%+#v` at the top of a message, where nil has no type.
 fn go_flag_syntax(value: &GoValue) -> String {
-    if *value == GoValue::Nil { "<nil>".to_owned() } else { go_syntax(value) }
+    if *value == GoValue::Nil { "<nil>".to_owned() } else { go_value_syntax(value) }
 }
 
-/// `%#v` of a float: the shortest form, with an exponent from 21 digits on.
+/// `%#v` of a float.
 fn go_float(value: f64) -> String {
-    if !value.is_finite() {
-        return if value.is_nan() {
-            "NaN"
-        } else if value > 0.0 {
-            "+Inf"
-        } else {
-            "-Inf"
-        }
-        .to_owned();
-    }
-    let exponent =
-        format!("{value:e}").split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0);
-    if (-4..21).contains(&exponent) {
-        return json_float(value).unwrap_or_default();
-    }
-    crate::number::format_float_g(value)
+    if value.is_finite() { crate::number::format_float_g(value) } else { go_infinite(value).to_owned() }
 }
 
 /// Go's `strconv.Quote`, for the characters that occur in keys.
@@ -608,14 +624,22 @@ pub(crate) fn quote(text: &str) -> String {
             '\t' => out.push_str("\\t"),
             '\u{b}' => out.push_str("\\v"),
             '\0'..='\u{1f}' | '\u{7f}' => out.push_str(&format!("\\x{:02x}", u32::from(c))),
-            '\u{80}'..='\u{a0}' | '\u{ad}' | '\u{2028}' | '\u{2029}' | '\u{feff}' => {
-                out.push_str(&format!("\\u{:04x}", u32::from(c)));
-            }
+            _ if !is_shown(c) && c <= '\u{ffff}' => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            _ if !is_shown(c) => out.push_str(&format!("\\U{:08x}", u32::from(c))),
             _ => out.push(c),
         }
     }
     out.push('"');
     out
+}
+
+/// Whether Go prints the character as it is. Format characters, spaces and private characters are escaped.
+fn is_shown(c: char) -> bool {
+    !matches!(c,
+        '\u{7f}'..='\u{a0}' | '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{1680}'
+        | '\u{180e}' | '\u{2000}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{205f}'..='\u{206f}' | '\u{3000}'
+        | '\u{e000}'..='\u{f8ff}' | '\u{feff}' | '\u{fff0}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}'
+        | '\u{e0000}'..='\u{10ffff}')
 }
 
 /// An error if a mapping has a key twice, in go-yaml v3's words.
@@ -629,4 +653,38 @@ pub(crate) fn refuse_duplicates(node: &Node) -> Result<(), Error> {
         ErrorKind::DuplicateKey,
         format!("unmarshal errors:\n  {}", decoder.problems.join("\n  ")),
     ))
+}
+
+/// `%#v` of a time.
+fn go_time(time: &Timestamp) -> String {
+    const MONTHS: [&str; 12] = [
+        "January",
+        "February",
+        "March",
+        "April",
+        "May",
+        "June",
+        "July",
+        "August",
+        "September",
+        "October",
+        "November",
+        "December",
+    ];
+    let Timestamp { year, month, day, hour, minute, second, nanosecond, offset_minutes } = time;
+    let month = MONTHS[usize::from(*month - 1) % 12];
+    let zone = if *offset_minutes == 0 { "time.UTC" } else { "time.Location(\"\")" };
+    format!("time.Date({year}, time.{month}, {day}, {hour}, {minute}, {second}, {nanosecond}, {zone})")
+}
+
+/// go-yaml v3 on a scalar where an object is expected.
+fn not_a_map(node: &Node, text: &str) -> Error {
+    let line = node.position().line.max(1);
+    let shown =
+        if text.len() > 10 { format!("{}...", text.get(..7).unwrap_or(text)) } else { text.to_owned() };
+    let tag = node.short_tag();
+    let message = format!(
+        "unmarshal errors:\n  line {line}: cannot unmarshal {tag} `{shown}` into map[string]interface {{}}"
+    );
+    Error::new(ErrorKind::Value, message)
 }

@@ -61,36 +61,3 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
-
-/// The parser's error in go-yaml's words, as far as it has the same one.
-pub(crate) fn from_scan(error: &granit_parser::ScanError) -> Error {
-    use granit_parser::ErrorKind as Scan;
-    let message = match error.kind() {
-        Scan::RecursionLimitExceeded => return Error::new(ErrorKind::Limit, "exceeded max depth"),
-        Scan::MappingValueNotAllowed | Scan::InvalidColonPlacement => {
-            "mapping values are not allowed in this context"
-        }
-        Scan::MappingKeyNotAllowed => "mapping keys are not allowed in this context",
-        Scan::BlockSequenceEntryNotAllowed | Scan::BlockEntryInFlowCollection => {
-            "block sequence entries are not allowed in this context"
-        }
-        Scan::SimpleKeyExpected | Scan::InvalidSimpleKey => "could not find expected ':'",
-        Scan::ExpectedBlockMappingKey => "did not find expected key",
-        Scan::ExpectedBlockSequenceEntry => "did not find expected '-' indicator",
-        Scan::ExpectedNodeContent => "did not find expected node content",
-        Scan::ExpectedFlowMappingSeparator => "did not find expected ',' or '}'",
-        Scan::ExpectedFlowSequenceSeparator => "did not find expected ',' or ']'",
-        Scan::ExpectedDocumentStart => "did not find expected <document start>",
-        Scan::UnclosedQuotedScalar => "found unexpected end of stream",
-        Scan::DocumentIndicatorInQuotedScalar => "found unexpected document indicator",
-        Scan::UnexpectedCharacter { .. }
-        | Scan::TabNotAllowed
-        | Scan::TabInBlockIndentation
-        | Scan::TabInIndentation => "found character that cannot start any token",
-        Scan::UnknownQuotedScalarEscape => "found unknown escape character",
-        Scan::InvalidQuotedScalarHexEscape => "did not find expected hexdecimal number",
-        Scan::UndeclaredTagHandle => "found undefined tag handle",
-        _ => return Error::new(ErrorKind::Syntax, error.info()),
-    };
-    Error::new(ErrorKind::Syntax, message)
-}

@@ -12,11 +12,11 @@
 //!
 //! Deliberately absent: serde data binding, YAML 1.2 schemas, and any input or output of its own.
 
-mod comments;
 mod decode;
 mod edit;
 mod emit;
 mod error;
+mod events;
 mod input;
 mod json;
 mod limits;
@@ -24,10 +24,11 @@ mod node;
 mod number;
 mod parse;
 pub mod resolve;
+mod scan;
 mod sort;
 mod timestamp;
 
-pub use decode::{Decoder, node_to_json, to_json, to_json_strict};
+pub use decode::{Decoder, go_syntax, node_to_json, to_json, to_json_strict};
 pub use edit::{replace_scalar, scalar_source};
 pub use emit::{
     CollectionStyle, Dialect, EmitError, Emitter, format_document, format_node, kustomize_yaml,

@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 
-use granit_parser::{Event, Parser, ScanError, Span, StructureStyle};
-
-use crate::comments::CommentLines;
+use crate::events::{Event, EventValue, Parser, Properties};
 use crate::input::{bom_len, decode};
 use crate::node::{Comments, Flow, Mapping, Node, Position, Scalar, ScalarStyle, Sequence, Tag, Text, Value};
+use crate::scan::{Mark, Unfolded};
 use crate::{Error, ErrorKind, Limits, Schema};
 
 /// How a text is read.
@@ -94,50 +93,32 @@ fn read(bytes: &[u8], options: &Options, mut each: impl FnMut(Document) -> bool)
         return Err(Error::new(ErrorKind::Limit, format!("input exceeds {limit} bytes")));
     }
     let text = decode(bytes)?;
-    let depth = options.limits.depth;
-    let events = Parser::new_from_str_with_options(
-        &text,
-        granit_parser::options! {
-            emit_anchor_events: true,
-            emit_unresolved_aliases: true,
-            emit_comments: options.comments,
-            max_buffered_comment_events: usize::MAX,
-            flow_nesting_limit: depth,
-            block_nesting_limit: depth,
-        },
-    );
-    let mut builder = Builder::new(&text, bom_len(bytes), *options);
-    for event in events {
-        let (event, span) = event.map_err(|error| syntax_error(&error, options.schema))?;
-        if let Some(document) = builder.event(event, span)?
+    let mut events = Parser::new(&text, options.schema, options.comments, options.limits.depth);
+    let mut builder = Builder::new(bom_len(bytes), *options);
+    loop {
+        let event = events.next()?;
+        if matches!(event.value, EventValue::StreamEnd) {
+            return Ok(());
+        }
+        if let Some(document) = builder.event(event)?
             && !each(document)
         {
-            break;
+            return Ok(());
         }
     }
-    Ok(())
 }
 
-/// Granit's error in go-yaml's words.
-fn syntax_error(error: &ScanError, _schema: Schema) -> Error {
-    let marker = error.marker();
-    let line = u32::try_from(marker.line()).unwrap_or(u32::MAX);
-    let column = u32::try_from(marker.col() + 1).unwrap_or(u32::MAX);
-    crate::error::from_scan(error).at(line, column)
-}
-
-struct Builder<'a> {
-    text: &'a str,
+struct Builder {
     options: Options,
-    /// Bytes of the source before `text`.
+    /// Bytes of the source before the text.
     offset: usize,
     open: Vec<Frame>,
     root: Option<Node>,
     explicit_start: bool,
-    /// What each anchor holds, when aliases are expanded: `None` while its node is still open.
+    head: Text,
+    /// What each anchor holds: `None` while its node is still open, or when aliases are not expanded.
     anchors: HashMap<Text, Option<(Node, usize)>>,
     nodes: usize,
-    comments: CommentLines,
 }
 
 /// A collection whose end has not come yet.
@@ -148,101 +129,105 @@ struct Frame {
     nodes_before: usize,
 }
 
-impl<'a> Builder<'a> {
-    fn new(text: &'a str, offset: usize, options: Options) -> Self {
+impl Builder {
+    fn new(offset: usize, options: Options) -> Self {
         Self {
-            text,
             options,
             offset,
             open: Vec::new(),
             root: None,
             explicit_start: false,
+            head: Text::default(),
             anchors: HashMap::new(),
             nodes: 0,
-            comments: CommentLines::default(),
         }
     }
 
-    fn event(&mut self, event: Event<'_>, span: Span) -> Result<Option<Document>, Error> {
-        match event {
-            Event::DocumentStart(explicit, _) => self.explicit_start = explicit,
-            Event::DocumentEnd => return Ok(self.end_document()),
-            Event::Scalar(text, style, _, tag) => {
-                let node = self.scalar(&text, scalar_style(style), tag.as_deref(), span);
+    fn event(&mut self, event: Event<'_>) -> Result<Option<Document>, Error> {
+        let position = self.position(&event);
+        match event.value {
+            EventValue::StreamEnd => {}
+            EventValue::DocumentStart { explicit } => {
+                self.explicit_start = explicit;
+                self.head = event.comments.map(|comments| comments.head.into()).unwrap_or_default();
+            }
+            EventValue::DocumentEnd => {
+                let foot = event.comments.map(|comments| comments.foot.into()).unwrap_or_default();
+                return Ok(self.end_document(foot));
+            }
+            EventValue::Alias(name) => {
+                let mut node = self.alias(name)?;
+                if matches!(node.value, Value::Alias(_)) {
+                    node.set_position(position);
+                }
+                set_comments(&mut node, event.comments);
                 self.add(node)?;
             }
-            Event::SequenceStart(style, _, tag) => {
-                self.start(
-                    Value::Sequence(Sequence { items: Vec::new(), flow: flow(style) }),
-                    tag.as_deref(),
-                    span,
-                )?;
+            EventValue::Scalar { text, style, properties } => {
+                let value = Value::Scalar(Scalar { text: Text::new(text), style });
+                let mut node = self.node(value, properties, position, event.comments);
+                if node.text() == Some("<<")
+                    && style == ScalarStyle::Plain
+                    && matches!(node.tag, Tag::Implicit | Tag::NonSpecific)
+                {
+                    node.tag = Tag::Merge;
+                }
+                self.remember(&node, 1);
+                self.add(node)?;
             }
-            Event::MappingStart(style, _, tag) => {
-                self.start(
-                    Value::Mapping(Mapping { entries: Vec::new(), flow: flow(style) }),
-                    tag.as_deref(),
-                    span,
-                )?;
+            EventValue::SequenceStart { flow, properties } => {
+                let value = Value::Sequence(Sequence { items: Vec::new(), flow });
+                let node = self.node(value, properties, position, event.comments);
+                self.start(node);
             }
-            Event::SequenceEnd | Event::MappingEnd => self.end(span)?,
-            Event::Anchor(_, name) => self.anchor(&name),
-            Event::Alias(_) => self.alias(span)?,
-            Event::UnresolvedAlias(name) => {
-                return Err(Error::new(ErrorKind::Alias, format!("unknown anchor '{name}' referenced")));
+            EventValue::MappingStart { flow, properties } => {
+                let value = Value::Mapping(Mapping { entries: Vec::new(), flow });
+                let node = self.node(value, properties, position, event.comments);
+                self.start(node);
             }
-            Event::Comment(text, _) => self.comments.add(&text, span),
-            Event::StreamStart | Event::StreamEnd => {}
-            _ => {}
+            EventValue::SequenceEnd | EventValue::MappingEnd => self.end(position.end, event.comments)?,
         }
         Ok(None)
     }
 
-    fn scalar(
+    fn node(
         &mut self,
-        text: &str,
-        style: ScalarStyle,
-        tag: Option<&granit_parser::Tag>,
-        span: Span,
+        value: Value,
+        properties: Properties<'_>,
+        position: Position,
+        comments: Option<Box<Unfolded>>,
     ) -> Node {
-        let position = self.position(span);
-        // The parser stands in a tilde for a value that is not there.
-        let absent = style == ScalarStyle::Plain && position.start == position.end;
-        let text = if absent { Text::default() } else { Text::new(text) };
-        let mut node: Node = Value::Scalar(Scalar { text, style }).into();
+        let mut node: Node = value.into();
         node.set_position(position);
-        match tag {
-            Some(tag) => set_tag(&mut node, tag),
-            None if style == ScalarStyle::Plain && node.text() == Some("<<") => node.tag = Tag::Merge,
-            None => {}
+        if let Some(tag) = properties.tag {
+            node.set_tag(&tag, true);
+            node.tag_shown = node.tag != Tag::NonSpecific;
         }
+        if properties.anchor.is_some() {
+            node.set_anchor(properties.anchor);
+        }
+        set_comments(&mut node, comments);
         node
     }
 
-    fn start(&mut self, value: Value, tag: Option<&granit_parser::Tag>, span: Span) -> Result<(), Error> {
-        if self.open.len() >= self.options.limits.depth {
-            let message = format!("exceeded max depth of {}", self.options.limits.depth);
-            return Err(Error::new(ErrorKind::Limit, message));
-        }
-        let mut node: Node = value.into();
-        node.set_position(self.position(span));
-        if let Some(tag) = tag {
-            set_tag(&mut node, tag);
+    fn start(&mut self, node: Node) {
+        if let Some(anchor) = node.anchor() {
+            self.anchors.insert(anchor.into(), None);
         }
         self.open.push(Frame { node, key: None, nodes_before: self.nodes });
-        Ok(())
     }
 
-    fn end(&mut self, span: Span) -> Result<(), Error> {
+    fn end(&mut self, end: u32, comments: Option<Box<Unfolded>>) -> Result<(), Error> {
         let Some(mut frame) = self.open.pop() else { return Ok(()) };
         let position = frame.node.position();
-        frame.node.set_position(Position { end: self.position(span).end.max(position.start), ..position });
+        frame.node.set_position(Position { end: end.max(position.start), ..position });
+        if let Some(comments) = comments {
+            frame.end_comments(*comments);
+        }
         if self.options.duplicate_keys == DuplicateKeys::Refuse {
             crate::decode::refuse_duplicates(&frame.node)?;
         }
-        if self.options.aliases == Aliases::Expand {
-            self.remember(&frame.node, self.nodes - frame.nodes_before + 1);
-        }
+        self.remember(&frame.node, self.nodes - frame.nodes_before + 1);
         self.add(frame.node)
     }
 
@@ -252,143 +237,118 @@ impl<'a> Builder<'a> {
         if self.nodes > self.options.limits.nodes {
             return Err(Error::new(ErrorKind::Limit, "document has too many nodes"));
         }
-        let Some(frame) = self.open.last_mut() else {
-            self.root = Some(node);
-            return Ok(());
-        };
-        match &mut frame.node.value {
-            Value::Sequence(sequence) => sequence.items.push(node),
-            Value::Mapping(mapping) => match frame.key.take() {
-                None => frame.key = Some(node),
-                Some(key) => mapping.entries.push((key, node)),
-            },
-            Value::Scalar(_) | Value::Alias(_) => {}
+        match self.open.last_mut() {
+            Some(frame) => frame.add(node),
+            None => self.root = Some(node),
         }
         Ok(())
     }
 
-    /// The name of the node that was just added, or of the collection just opened.
-    fn anchor(&mut self, name: &str) {
-        let name = Text::new(name);
-        let expand = self.options.aliases == Aliases::Expand;
-        let node = match self.open.last_mut() {
-            // A collection was opened if it is still empty and no key of it has been read.
-            Some(frame) if frame.is_new() => {
-                if expand {
-                    self.anchors.insert(name.clone(), None);
-                }
-                Some(&mut frame.node)
-            }
-            Some(frame) => frame.last_added(),
-            None => self.root.as_mut(),
-        };
-        let Some(node) = node else { return };
-        node.set_anchor(Some(&name));
-        if expand && matches!(node.value, Value::Scalar(_)) {
-            let mut copy = node.clone();
-            copy.set_anchor(None);
-            self.anchors.insert(name, Some((copy, 1)));
-        }
-    }
-
+    /// Keeps what an anchor holds for the aliases to come.
     fn remember(&mut self, node: &Node, count: usize) {
-        if let Some(name) = node.anchor() {
+        let Some(name) = node.anchor() else { return };
+        let held = (self.options.aliases == Aliases::Expand).then(|| {
             let mut copy = node.clone();
             copy.set_anchor(None);
-            self.anchors.insert(name.into(), Some((copy, count)));
-        }
+            (copy, count)
+        });
+        self.anchors.insert(name.into(), held);
     }
 
-    fn alias(&mut self, span: Span) -> Result<(), Error> {
-        let name = span.slice(self.text).map(|text| text.trim_start_matches('*')).unwrap_or_default();
-        if self.options.aliases == Aliases::Keep {
-            let mut node: Node = Value::Alias(Text::new(name)).into();
-            node.set_position(self.position(span));
-            return self.add(node);
-        }
+    fn alias(&mut self, name: &str) -> Result<Node, Error> {
         let refuse = |what: String| Err(Error::new(ErrorKind::Alias, what));
         match self.anchors.get(name) {
             None => refuse(format!("unknown anchor '{name}' referenced")),
+            Some(_) if self.options.aliases == Aliases::Keep => Ok(Value::Alias(Text::new(name)).into()),
             Some(None) => refuse(format!("anchor '{name}' value contains itself")),
             Some(Some((target, count))) => {
                 self.nodes = self.nodes.saturating_add(count - 1);
                 if self.nodes > self.options.limits.nodes {
                     return Err(Error::new(ErrorKind::Limit, "document contains excessive aliasing"));
                 }
-                let copy = target.clone();
-                self.add(copy)
+                Ok(target.clone())
             }
         }
     }
 
-    fn end_document(&mut self) -> Option<Document> {
-        self.anchors.clear();
-        let mut document = Document {
-            root: self.root.take()?,
-            comments: Comments::default(),
-            explicit_start: self.explicit_start,
-        };
-        if self.options.comments {
-            self.comments.attach(&mut document);
+    fn end_document(&mut self, foot: Text) -> Option<Document> {
+        if self.options.schema == Schema::V2 {
+            // v3 keeps them for the documents that follow.
+            self.anchors.clear();
         }
-        Some(document)
+        let comments = Comments { head: std::mem::take(&mut self.head), line: Text::default(), foot };
+        Some(Document { root: self.root.take()?, comments, explicit_start: self.explicit_start })
     }
 
-    fn position(&self, span: Span) -> Position {
-        let range = span.byte_range().unwrap_or_default();
-        let clamp = |value: usize| u32::try_from(value + self.offset).unwrap_or(u32::MAX);
+    fn position(&self, event: &Event<'_>) -> Position {
+        let offset =
+            |mark: Mark| u32::try_from(mark.index.max(0).unsigned_abs() + self.offset).unwrap_or(u32::MAX);
         Position {
-            line: u32::try_from(span.start.line()).unwrap_or(u32::MAX),
-            column: u16::try_from(span.start.col() + 1).unwrap_or(u16::MAX),
-            start: clamp(range.start),
-            end: clamp(range.end),
+            line: event.start.line + 1,
+            column: u16::try_from(event.start.column + 1).unwrap_or(u16::MAX),
+            start: offset(event.content),
+            end: offset(event.end),
         }
     }
 }
 
 impl Frame {
-    fn is_new(&self) -> bool {
-        self.key.is_none()
-            && match &self.node.value {
-                Value::Sequence(sequence) => sequence.items.is_empty(),
-                Value::Mapping(mapping) => mapping.entries.is_empty(),
-                Value::Scalar(_) | Value::Alias(_) => true,
-            }
-    }
-
-    fn last_added(&mut self) -> Option<&mut Node> {
-        if self.key.is_some() {
-            return self.key.as_mut();
-        }
+    fn add(&mut self, node: Node) {
         match &mut self.node.value {
-            Value::Sequence(sequence) => sequence.items.last_mut(),
-            Value::Mapping(mapping) => mapping.entries.last_mut().map(|(_, value)| value),
-            Value::Scalar(_) | Value::Alias(_) => None,
+            Value::Sequence(sequence) => sequence.items.push(node),
+            Value::Mapping(mapping) => match self.key.take() {
+                None => self.key = Some(settle_key(mapping, node)),
+                Some(key) => mapping.entries.push(settle_value(key, node)),
+            },
+            Value::Scalar(_) | Value::Alias(_) => {}
+        }
+    }
+
+    /// The line and foot comments at the end of a collection. Those below a block mapping are its last key's.
+    fn end_comments(&mut self, comments: Unfolded) {
+        if !comments.line.is_empty() {
+            self.node.comments_mut().line = comments.line.into();
+        }
+        if comments.foot.is_empty() {
+            return;
+        }
+        let foot = comments.foot.into();
+        match &mut self.node.value {
+            Value::Mapping(Mapping { entries, flow: Flow::Block }) if !entries.is_empty() => {
+                if let Some((key, _)) = entries.last_mut() {
+                    key.comments_mut().foot = foot;
+                }
+            }
+            Value::Mapping(_) | Value::Sequence(_) | Value::Scalar(_) | Value::Alias(_) => {
+                self.node.comments_mut().foot = foot;
+            }
         }
     }
 }
 
-fn set_tag(node: &mut Node, tag: &granit_parser::Tag) {
-    let (handle, suffix) = tag.parts();
-    node.set_tag(&format!("{handle}{suffix}"), true);
-    if node.tag == Tag::NonSpecific {
-        node.tag_shown = false;
+/// A foot comment that arrives with a key of a block mapping is that of the entry before.
+fn settle_key(mapping: &mut Mapping, mut key: Node) -> Node {
+    if mapping.flow == Flow::Block
+        && let Some((before, _)) = mapping.entries.last_mut()
+        && key.comments().is_some_and(|comments| !comments.foot.is_empty())
+    {
+        before.comments_mut().foot = std::mem::take(&mut key.comments_mut().foot);
     }
+    key
 }
 
-fn flow(style: StructureStyle) -> Flow {
-    match style {
-        StructureStyle::Block => Flow::Block,
-        StructureStyle::Flow => Flow::Flow,
+/// The foot comment of an entry is kept with its key.
+fn settle_value(mut key: Node, mut value: Node) -> (Node, Node) {
+    let has_foot = |node: &Node| node.comments().is_some_and(|comments| !comments.foot.is_empty());
+    if has_foot(&value) && !has_foot(&key) {
+        key.comments_mut().foot = std::mem::take(&mut value.comments_mut().foot);
     }
+    (key, value)
 }
 
-fn scalar_style(style: granit_parser::ScalarStyle) -> ScalarStyle {
-    match style {
-        granit_parser::ScalarStyle::Plain => ScalarStyle::Plain,
-        granit_parser::ScalarStyle::SingleQuoted => ScalarStyle::SingleQuoted,
-        granit_parser::ScalarStyle::DoubleQuoted => ScalarStyle::DoubleQuoted,
-        granit_parser::ScalarStyle::Literal => ScalarStyle::Literal,
-        granit_parser::ScalarStyle::Folded => ScalarStyle::Folded,
+fn set_comments(node: &mut Node, comments: Option<Box<Unfolded>>) {
+    if let Some(comments) = comments {
+        let Unfolded { head, line, foot } = *comments;
+        *node.comments_mut() = Comments { head: head.into(), line: line.into(), foot: foot.into() };
     }
 }

@@ -2,17 +2,19 @@
 //!
 //! kustomize prints a resource by way of JSON: go-yaml v3 decides what each scalar means, encoding/json and
 //! go-yaml v2 write it. Comments, styles, anchors and the order of keys are lost on that way. Here the tree is
-//! walked once; only a tree with aliases, merge keys or keys that are not strings is decoded first.
+//! walked once, and only a tree that would not come through unchanged takes the same detour.
 
+use super::analysis::{analyze, is_blank, is_break};
 use super::emitter::{CollectionStyle, Emitter};
+use super::node::format_node;
 use super::sigs::{write_json_number, write_json_string};
 use super::{Dialect, EmitError};
 use crate::decode::Decoder;
-use crate::node::{Mapping, Node, ScalarStyle, Tag, Value};
+use crate::node::{Flow, Mapping, Node, Scalar, ScalarStyle, Tag, Value};
 use crate::number::json_float;
 use crate::resolve::{Resolved, resolve_scalar};
 use crate::sort::sort_keys;
-use crate::{Error, ErrorKind, Schema, to_yaml_sigs};
+use crate::{Error, ErrorKind, Options, Schema, parse_one, to_yaml_sigs};
 
 /// One resource as `kustomize build` prints it.
 pub fn kustomize_yaml(node: &Node) -> Result<String, EmitError> {
@@ -23,8 +25,8 @@ pub fn kustomize_yaml(node: &Node) -> Result<String, EmitError> {
 
 /// The same behind what `out` holds already, without the `---` between resources.
 pub fn kustomize_yaml_into(node: &Node, out: &mut String) -> Result<(), EmitError> {
-    if !is_straight(node) {
-        out.push_str(&to_yaml_sigs(&Decoder::new(Schema::V3).json(node)?)?);
+    if !is_straight(node, false) || matches!(node.value, Value::Scalar(_)) {
+        out.push_str(&to_yaml_sigs(&through_text(node)?)?);
         return Ok(());
     }
     let length = out.len();
@@ -37,15 +39,49 @@ pub fn kustomize_yaml_into(node: &Node, out: &mut String) -> Result<(), EmitErro
     written
 }
 
-/// Whether the tree can be written as it stands: string keys, each of them once, and no aliases.
-fn is_straight(node: &Node) -> bool {
+/// The long way kustomize always goes: the tree is printed, read again and decoded.
+fn through_text(node: &Node) -> Result<serde_json::Value, EmitError> {
+    let text = format_node(node)?;
+    let document = parse_one(text.as_bytes(), &Options::new(Schema::V3))?;
+    Ok(document.map_or(Ok(serde_json::Value::Object(Default::default())), |document| {
+        Decoder::new(Schema::V3).json(&document.root)
+    })?)
+}
+
+/// Whether the tree can be written as it stands: string keys, each of them once, no aliases, and only scalars
+/// that go-yaml v3 prints in a way that it reads back unchanged.
+fn is_straight(node: &Node, in_flow: bool) -> bool {
     match &node.value {
-        Value::Scalar(_) => true,
+        Value::Scalar(scalar) => survives_text(node, scalar, in_flow),
         Value::Alias(_) => false,
-        Value::Sequence(sequence) => sequence.items.iter().all(is_straight),
+        Value::Sequence(sequence) => {
+            let in_flow = in_flow || sequence.flow == Flow::Flow;
+            sequence.items.iter().all(|item| is_straight(item, in_flow))
+        }
         Value::Mapping(mapping) => {
-            mapping.iter().all(|(key, value)| is_string_key(key) && is_straight(value))
-                && has_unique_keys(mapping)
+            let in_flow = in_flow || mapping.flow == Flow::Flow;
+            mapping.iter().all(|(key, value)| {
+                is_string_key(key) && is_straight(key, in_flow) && is_straight(value, in_flow)
+            }) && has_unique_keys(mapping)
+        }
+    }
+}
+
+fn survives_text(node: &Node, scalar: &Scalar, in_flow: bool) -> bool {
+    let text = scalar.text.as_str();
+    match scalar.style {
+        ScalarStyle::DoubleQuoted => true,
+        ScalarStyle::SingleQuoted => !text.contains(is_break),
+        // go-yaml gets the breaks of folded text wrong, and the indentation of text that starts with a blank.
+        ScalarStyle::Folded => false,
+        ScalarStyle::Literal => !text.starts_with(|c| is_blank(c) || is_break(c)) && !text.is_empty(),
+        ScalarStyle::Plain if text.contains('\n') => !text.starts_with(|c| is_blank(c) || is_break(c)),
+        ScalarStyle::Plain if text.is_empty() => !in_flow,
+        // Quotes would turn a number or a time into a string.
+        ScalarStyle::Plain => {
+            let analysis = analyze(text, Dialect::V3);
+            let plain = if in_flow { analysis.flow_plain_allowed } else { analysis.block_plain_allowed };
+            plain || node.short_tag() == "!!str"
         }
     }
 }

@@ -92,7 +92,7 @@ fn properties<'a>(
 
 /// The tag to write in its long form, and whether the text must be quoted to stay a string without it.
 fn shown_tag(node: &Node) -> (String, bool) {
-    if node.tag == Tag::Implicit {
+    if matches!(node.tag, Tag::Implicit | Tag::NonSpecific) {
         return (String::new(), false);
     }
     if !node.tag_shown {
