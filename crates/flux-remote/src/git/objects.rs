@@ -1,0 +1,341 @@
+//! The objects of one remote repository, kept as the packs it sent.
+//!
+//! Each fetch adds a pack with an index. When there are many the store starts over: the next fetch gets one
+//! pack of everything. Losing the folder costs a fetch and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use serde::{Deserialize, Serialize};
+
+use super::fetch::Boundaries;
+use super::{Error, Limits, Oid};
+
+const SHA1: gix_hash::Kind = gix_hash::Kind::Sha1;
+const STATE: &str = "state.json";
+const MOST_PACKS: usize = 40;
+const DELTA_CACHE_BYTES: usize = 32 << 20;
+
+pub struct ObjectStore {
+    folder: PathBuf,
+    packs: Vec<gix_pack::Bundle>,
+    state: State,
+    object_bytes: usize,
+}
+
+/// Commits that were fetched, and where their history was cut off.
+#[derive(Default, Serialize, Deserialize)]
+struct State {
+    /// Commit → depth it was fetched to; `None` is its whole history.
+    tips: BTreeMap<String, Option<u32>>,
+    boundaries: BTreeSet<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Commit {
+    pub id: Oid,
+    pub tree: Oid,
+    pub parents: Vec<Oid>,
+    /// `Name <address>` as the commit has it.
+    pub author: String,
+    pub committer: String,
+    /// Seconds since the epoch, of the committer.
+    pub time: i64,
+    pub message: String,
+    /// The exact bytes, for signatures.
+    pub raw: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Tag {
+    pub id: Oid,
+    pub target: Oid,
+    pub name: String,
+    pub message: String,
+    pub raw: Vec<u8>,
+}
+
+impl ObjectStore {
+    /// Opens the store in `folder`, made if need be. Damaged contents are thrown away: they are a cache.
+    pub fn open(folder: &Path) -> Result<Self, Error> {
+        std::fs::create_dir_all(folder).map_err(Error::cache)?;
+        match Self::load(folder) {
+            Ok(store) if store.packs.len() <= MOST_PACKS => Ok(store),
+            Ok(_) | Err(_) => {
+                std::fs::remove_dir_all(folder).map_err(Error::cache)?;
+                std::fs::create_dir_all(folder).map_err(Error::cache)?;
+                Self::load(folder)
+            }
+        }
+    }
+
+    fn load(folder: &Path) -> Result<Self, Error> {
+        let mut packs = Vec::new();
+        for entry in std::fs::read_dir(folder).map_err(Error::cache)? {
+            let path = entry.map_err(Error::cache)?.path();
+            if path.extension().is_some_and(|extension| extension == "idx") {
+                packs.push(gix_pack::Bundle::at(&path, SHA1).map_err(Error::cache)?);
+            }
+        }
+        let state = match std::fs::read(folder.join(STATE)) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(Error::cache)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => State::default(),
+            Err(error) => return Err(Error::cache(error)),
+        };
+        Ok(Self { folder: folder.to_owned(), packs, state, object_bytes: Limits::DEFAULT.object_bytes })
+    }
+
+    /// Whether `commit` is here with at least `depth` of its history.
+    pub fn holds(&self, commit: &Oid, depth: Option<u32>) -> bool {
+        let deep_enough = match (self.state.tips.get(&commit.to_string()), depth) {
+            (None, _) | (Some(Some(_)), None) => false,
+            (Some(None), _) => true,
+            (Some(Some(have)), Some(asked)) => *have >= asked,
+        };
+        deep_enough && self.packs.iter().any(|pack| pack.index.lookup(commit.0).is_some())
+    }
+
+    pub(super) fn tips(&self) -> impl Iterator<Item = &str> {
+        self.state.tips.keys().map(String::as_str)
+    }
+
+    pub(super) fn boundaries(&self) -> impl Iterator<Item = &str> {
+        self.state.boundaries.iter().map(String::as_str)
+    }
+
+    /// A file for a pack on its way in; it vanishes when dropped.
+    pub(super) fn incoming(&self) -> Result<tempfile::NamedTempFile, Error> {
+        tempfile::Builder::new().prefix("incoming-").tempfile_in(&self.folder).map_err(Error::cache)
+    }
+
+    /// Checks and indexes a received pack.
+    pub(super) async fn add_pack(
+        &mut self,
+        pack: tempfile::NamedTempFile,
+        limits: Limits,
+    ) -> Result<(), Error> {
+        let folder = self.folder.clone();
+        let bundle = tokio::task::spawn_blocking(move || index(&pack, &folder, limits))
+            .await
+            .map_err(|_| Error::Garbage("a pack that could not be read".to_owned()))??;
+        self.packs.extend(bundle);
+        self.object_bytes = limits.object_bytes;
+        Ok(())
+    }
+
+    pub(super) fn note_fetched(
+        &mut self,
+        wants: &BTreeSet<Oid>,
+        boundaries: &Boundaries,
+        depth: Option<u32>,
+    ) -> Result<(), Error> {
+        for want in wants {
+            self.state.tips.insert(want.to_string(), depth);
+        }
+        for id in &boundaries.unshallow {
+            self.state.boundaries.remove(&id.to_string());
+        }
+        self.state.boundaries.extend(boundaries.shallow.iter().map(Oid::to_string));
+        let bytes = serde_json::to_vec(&self.state).map_err(Error::cache)?;
+        let mut file = tempfile::NamedTempFile::new_in(&self.folder).map_err(Error::cache)?;
+        std::io::Write::write_all(&mut file, &bytes).map_err(Error::cache)?;
+        file.persist(self.folder.join(STATE)).map_err(Error::cache)?;
+        Ok(())
+    }
+
+    /// A reader with its own buffers; the packs are shared.
+    pub fn reader(&self) -> Reader<'_> {
+        Reader {
+            packs: &self.packs,
+            inflate: gix_zlib::Inflate::default(),
+            cache: gix_pack::cache::lru::MemoryCappedHashmap::new(DELTA_CACHE_BYTES),
+            buffer: Vec::new(),
+            object_bytes: self.object_bytes,
+        }
+    }
+
+    pub fn commit(&self, id: Oid) -> Result<Commit, Error> {
+        self.reader().commit(id)
+    }
+
+    pub fn tag(&self, id: Oid) -> Result<Option<Tag>, Error> {
+        self.reader().tag(id)
+    }
+}
+
+fn index(
+    pack: &tempfile::NamedTempFile,
+    folder: &Path,
+    limits: Limits,
+) -> Result<Option<gix_pack::Bundle>, Error> {
+    let garbage = |error: &dyn std::fmt::Display| Error::Garbage(format!("a bad pack: {error}"));
+    let mut reader = BufReader::with_capacity(64 << 10, pack.reopen().map_err(Error::cache)?);
+    let outcome = gix_pack::Bundle::write_to_directory(
+        &mut reader,
+        Some(folder),
+        &mut gix_utils::progress::Discard,
+        &AtomicBool::new(false),
+        None::<gix_object::find::Never>,
+        SHA1,
+        gix_pack::bundle::write::Options {
+            thread_limit: Some(2),
+            iteration_mode: gix_pack::data::input::Mode::Verify,
+            index_version: gix_pack::index::Version::default(),
+            alloc_limit_bytes: Some(limits.object_bytes),
+            ..Default::default()
+        },
+    )
+    .map_err(|error| garbage(&error))?;
+    if let Some(keep) = &outcome.keep_path {
+        let _ = std::fs::remove_file(keep);
+    }
+    outcome.to_bundle().transpose().map_err(|error| garbage(&error))
+}
+
+pub struct Reader<'a> {
+    packs: &'a [gix_pack::Bundle],
+    inflate: gix_zlib::Inflate,
+    cache: gix_pack::cache::lru::MemoryCappedHashmap,
+    buffer: Vec<u8>,
+    object_bytes: usize,
+}
+
+impl Reader<'_> {
+    fn object(&mut self, id: Oid) -> Result<(gix_object::Kind, &[u8]), Error> {
+        let pack = self
+            .packs
+            .iter()
+            .rev()
+            .find(|pack| pack.index.lookup(id.0).is_some())
+            .ok_or(Error::Missing(id))?;
+        let found = pack
+            .find(&id.0, &mut self.buffer, &mut self.inflate, &mut self.cache)
+            .map_err(|error| Error::Garbage(format!("a bad object {id}: {error}")))?;
+        let (data, _) = found.ok_or(Error::Missing(id))?;
+        if data.data.len() > self.object_bytes {
+            return Err(Error::TooLarge { what: "an object", limit: self.object_bytes as u64 });
+        }
+        Ok((data.kind, data.data))
+    }
+
+    pub fn blob(&mut self, id: Oid) -> Result<&[u8], Error> {
+        match self.object(id)? {
+            (gix_object::Kind::Blob, data) => Ok(data),
+            _ => Err(Error::WrongKind(id, "blob")),
+        }
+    }
+
+    /// The entries of a tree: mode, name, id.
+    pub(super) fn tree(&mut self, id: Oid) -> Result<Vec<(u32, String, Oid)>, Error> {
+        let (gix_object::Kind::Tree, mut data) = self.object(id)? else {
+            return Err(Error::WrongKind(id, "tree"));
+        };
+        let garbage = || Error::Garbage(format!("a malformed tree {id}"));
+        let mut entries = Vec::new();
+        while !data.is_empty() {
+            let space = data.iter().position(|byte| *byte == b' ').ok_or_else(garbage)?;
+            let end =
+                data.iter().position(|byte| *byte == 0).filter(|end| *end > space).ok_or_else(garbage)?;
+            let mode = std::str::from_utf8(&data[..space])
+                .ok()
+                .and_then(|text| u32::from_str_radix(text, 8).ok())
+                .ok_or_else(garbage)?;
+            let name = String::from_utf8_lossy(&data[space + 1..end]).into_owned();
+            let id = data.get(end + 1..end + 21).ok_or_else(garbage)?;
+            entries.push((mode, name, Oid(gix_hash::ObjectId::from_bytes_or_panic(id))));
+            data = &data[end + 21..];
+        }
+        Ok(entries)
+    }
+
+    pub fn commit(&mut self, id: Oid) -> Result<Commit, Error> {
+        let (gix_object::Kind::Commit, data) = self.object(id)? else {
+            return Err(Error::WrongKind(id, "commit"));
+        };
+        let raw = data.to_vec();
+        let (headers, message) = split_headers(&raw);
+        let header =
+            |name: &str| headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        let tree = header("tree")
+            .and_then(Oid::parse)
+            .ok_or_else(|| Error::Garbage(format!("a malformed commit {id}")))?;
+        let parents = headers
+            .iter()
+            .filter(|(key, _)| key == "parent")
+            .filter_map(|(_, value)| Oid::parse(value))
+            .collect();
+        let (author, _) = person(header("author").unwrap_or_default());
+        let (committer, time) = person(header("committer").unwrap_or_default());
+        Ok(Commit { id, tree, parents, author, committer, time, message, raw })
+    }
+
+    /// The annotated tag `id`; `None` when it is a commit (a lightweight tag).
+    pub fn tag(&mut self, id: Oid) -> Result<Option<Tag>, Error> {
+        let data = match self.object(id)? {
+            (gix_object::Kind::Tag, data) => data.to_vec(),
+            (gix_object::Kind::Commit, _) => return Ok(None),
+            _ => return Err(Error::WrongKind(id, "tag")),
+        };
+        let (headers, message) = split_headers(&data);
+        let header =
+            |name: &str| headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        let target = header("object")
+            .and_then(Oid::parse)
+            .ok_or_else(|| Error::Garbage(format!("a malformed tag {id}")))?;
+        let name = header("tag").unwrap_or_default().to_owned();
+        Ok(Some(Tag { id, target, name, message, raw: data }))
+    }
+}
+
+/// `key value` lines (continued by a leading space), a blank line, then the message.
+fn split_headers(raw: &[u8]) -> (Vec<(String, String)>, String) {
+    let text = String::from_utf8_lossy(raw);
+    let (head, message) = text.split_once("\n\n").unwrap_or((&text, ""));
+    let mut headers: Vec<(String, String)> = Vec::new();
+    for line in head.lines() {
+        match line.strip_prefix(' ') {
+            Some(more) => {
+                if let Some((_, value)) = headers.last_mut() {
+                    value.push('\n');
+                    value.push_str(more);
+                }
+            }
+            None => {
+                let (key, value) = line.split_once(' ').unwrap_or((line, ""));
+                headers.push((key.to_owned(), value.to_owned()));
+            }
+        }
+    }
+    (headers, message.to_owned())
+}
+
+/// `Name <address> seconds zone` → name with address, seconds.
+fn person(line: &str) -> (String, i64) {
+    let Some((who, when)) = line.rsplit_once("> ") else {
+        return (line.to_owned(), 0);
+    };
+    let seconds = when.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or_default();
+    (format!("{who}>"), seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_may_span_lines() {
+        let raw =
+            b"tree abc\nauthor A <a@x> 1 +0000\ngpgsig -----BEGIN\n line\n -----END\n\nsubject\n\nbody\n";
+        let (headers, message) = split_headers(raw);
+        assert_eq!(headers[2], ("gpgsig".to_owned(), "-----BEGIN\nline\n-----END".to_owned()));
+        assert_eq!(message, "subject\n\nbody\n");
+    }
+
+    #[test]
+    fn a_person_has_a_time() {
+        assert_eq!(person("Ann Lee <a@x> 1700000000 +0100"), ("Ann Lee <a@x>".to_owned(), 1_700_000_000));
+        assert_eq!(person("nonsense"), ("nonsense".to_owned(), 0));
+    }
+}
