@@ -1,0 +1,110 @@
+//! How a consumer gets the files of an artifact: in place when they are here, over HTTP when not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flux_api::artifact::Artifact;
+use flux_api::digest::Digest as ApiDigest;
+use futures::StreamExt;
+use sha2::{Digest, Sha256};
+use tokio::io::AsyncWriteExt;
+
+use super::storage::{self, Storage};
+use super::tree::ArtifactTree;
+
+const LARGEST: u64 = 4 << 30;
+
+pub struct Fetcher {
+    storage: Arc<Storage>,
+    http: reqwest::Client,
+    tries: u32,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The source has replaced it: its object will say with what.
+    #[error("artifact not found")]
+    NotFound,
+    #[error("failed to download artifact: {0}")]
+    Download(String),
+    #[error("failed to verify artifact: computed digest doesn't match '{expected}'")]
+    Mismatch { expected: String },
+    #[error(transparent)]
+    Storage(#[from] storage::Error),
+}
+
+impl Fetcher {
+    /// `storage` is where trees are kept; artifacts it holds itself are never downloaded.
+    pub fn new(storage: Arc<Storage>, tries: u32) -> Self {
+        Self { storage, http: reqwest::Client::new(), tries }
+    }
+
+    pub async fn tree(&self, artifact: &Artifact) -> Result<Arc<ArtifactTree>, Error> {
+        if let Some(tree) = self.stored(artifact).await? {
+            return Ok(tree);
+        }
+        self.download(artifact).await?;
+        self.stored(artifact).await?.ok_or(Error::NotFound)
+    }
+
+    async fn stored(&self, artifact: &Artifact) -> Result<Option<Arc<ArtifactTree>>, Error> {
+        let (storage, artifact) = (self.storage.clone(), artifact.clone());
+        let opened = tokio::task::spawn_blocking(move || storage.tree(&artifact)).await;
+        opened.map_err(|error| Error::Download(error.to_string()))?.map_err(Error::Storage)
+    }
+
+    async fn download(&self, artifact: &Artifact) -> Result<(), Error> {
+        let mut delay = Duration::from_millis(500);
+        let mut last = Error::NotFound;
+        for _ in 0..=self.tries {
+            match self.download_once(artifact).await {
+                Err(Error::Download(cause)) => last = Error::Download(cause),
+                result => return result,
+            }
+            tokio::time::sleep(delay).await;
+            delay = (delay * 2).min(Duration::from_secs(30));
+        }
+        Err(last)
+    }
+
+    async fn download_once(&self, artifact: &Artifact) -> Result<(), Error> {
+        let failed = |error: reqwest::Error| Error::Download(error.without_url().to_string());
+        let response = self.http.get(&artifact.url).send().await.map_err(failed)?;
+        if response.status().as_u16() == 404 {
+            return Err(Error::NotFound);
+        }
+        let response = response.error_for_status().map_err(failed)?;
+        let mut file = tempfile::tempfile().map_err(storage::Error::from).map(tokio::fs::File::from_std)?;
+        let (mut hash, mut size) = (Sha256::new(), 0_u64);
+        let mut body = response.bytes_stream();
+        while let Some(chunk) = body.next().await {
+            let chunk = chunk.map_err(failed)?;
+            size += chunk.len() as u64;
+            if size > LARGEST {
+                return Err(Error::Download(format!("artifact is larger than {LARGEST} bytes")));
+            }
+            hash.update(&chunk);
+            file.write_all(&chunk).await.map_err(storage::Error::from)?;
+        }
+        file.flush().await.map_err(storage::Error::from)?;
+        check(&artifact.digest, &hash.finalize())?;
+        self.unpack(file, artifact.digest.clone()).await
+    }
+
+    async fn unpack(&self, mut file: tokio::fs::File, digest: ApiDigest) -> Result<(), Error> {
+        use tokio::io::AsyncSeekExt;
+        file.rewind().await.map_err(storage::Error::from)?;
+        let file = file.into_std().await;
+        let storage = self.storage.clone();
+        let unpacked = tokio::task::spawn_blocking(move || storage.unpack(file, &digest)).await;
+        unpacked.map_err(|error| Error::Download(error.to_string()))?.map_err(Error::Storage)
+    }
+}
+
+fn check(expected: &ApiDigest, found: &[u8]) -> Result<(), Error> {
+    let hex: String = found.iter().map(|byte| format!("{byte:02x}")).collect();
+    if expected.encoded() == hex {
+        return Ok(());
+    }
+    Err(Error::Mismatch { expected: expected.as_str().to_owned() })
+}

@@ -1,0 +1,244 @@
+//! Events: as core/v1 Events beside the object and, where an address is given, to notification-controller.
+//!
+//! Sending happens behind a bounded queue and never holds up a reconcile. What does not fit is counted and
+//! dropped: the status says the same.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use flux_api::kinds::Kind;
+
+const WAITING: usize = 1024;
+/// The same event again within this time raises the count of the first one.
+const SAME_EVENT: Duration = Duration::from_secs(600);
+const REMEMBERED: usize = 4096;
+const POST_TRIES: u32 = 4;
+const LONGEST_NOTE: usize = 32 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    Info,
+    Error,
+    /// Recorded beside the object, never sent on.
+    Trace,
+}
+
+impl Severity {
+    fn event_type(self) -> &'static str {
+        match self {
+            Severity::Info | Severity::Trace => "Normal",
+            Severity::Error => "Warning",
+        }
+    }
+}
+
+/// Something that happened to an object, as it is told to people.
+#[derive(Clone, Debug)]
+pub struct Happening {
+    pub severity: Severity,
+    pub reason: String,
+    pub message: String,
+    /// `<group>/<key>` → value.
+    pub metadata: BTreeMap<String, String>,
+}
+
+struct Told {
+    involved: ObjectReference,
+    happening: Happening,
+    at: Timestamp,
+}
+
+#[derive(Clone)]
+pub struct Events {
+    queue: mpsc::Sender<Told>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Events {
+    /// Starts sending for `controller`; `address` is where notification-controller listens, if it does.
+    pub fn start(client: Client, controller: &'static str, address: Option<String>) -> Self {
+        let (queue, told) = mpsc::channel(WAITING);
+        let sender = Sender {
+            client,
+            controller,
+            instance: std::env::var("HOSTNAME").unwrap_or_else(|_| controller.to_owned()),
+            address,
+            http: reqwest::Client::new(),
+            recent: BTreeMap::new(),
+        };
+        tokio::spawn(sender.run(told));
+        Self { queue, dropped: Arc::default() }
+    }
+
+    /// Tells of `happening` at `object`. Annotations `event.toolkit.fluxcd.io/<key>` join its metadata.
+    pub fn tell(&self, kind: &Kind, object: &DynamicObject, mut happening: Happening) {
+        for (annotation, value) in object.annotations() {
+            if let Some(key) = annotation.strip_prefix("event.toolkit.fluxcd.io/") {
+                happening.metadata.retain(|known, _| known.rsplit('/').next() != Some(key));
+                happening.metadata.insert(format!("{}/{key}", kind.group), value.clone());
+            }
+        }
+        let told = Told { involved: reference(kind, object), happening, at: Timestamp::now() };
+        if self.queue.try_send(told).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+fn reference(kind: &Kind, object: &DynamicObject) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(kind.api_version()),
+        kind: Some(kind.kind.to_owned()),
+        name: Some(object.name_any()),
+        namespace: object.namespace(),
+        uid: object.uid(),
+        resource_version: object.resource_version(),
+        field_path: None,
+    }
+}
+
+struct Sender {
+    client: Client,
+    controller: &'static str,
+    instance: String,
+    address: Option<String>,
+    http: reqwest::Client,
+    /// (uid, reason, message) → name of the Event, its count, when it was last raised.
+    recent: BTreeMap<(String, String, String), (String, i32, Timestamp)>,
+}
+
+impl Sender {
+    async fn run(mut self, mut told: mpsc::Receiver<Told>) {
+        while let Some(one) = told.recv().await {
+            self.record(&one).await;
+            if one.happening.severity != Severity::Trace {
+                self.post(&one).await;
+            }
+        }
+    }
+
+    async fn record(&mut self, told: &Told) {
+        let namespace = told.involved.namespace.clone().unwrap_or_else(|| "default".to_owned());
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
+        let identity = (
+            told.involved.uid.clone().unwrap_or_default(),
+            told.happening.reason.clone(),
+            told.happening.message.clone(),
+        );
+        let same = self.recent.get(&identity).filter(|(_, _, at)| told.at.duration_since(*at).unsigned_abs() < SAME_EVENT);
+        let result = if let Some((name, count, _)) = same {
+            let (name, count) = (name.clone(), count + 1);
+            let patch = json!({ "count": count, "lastTimestamp": Time(told.at) });
+            let answer = api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+            answer.map(|_| (name, count))
+        } else {
+            let event = self.event(told, &namespace);
+            let name = event.metadata.name.clone().unwrap_or_default();
+            api.create(&PostParams::default(), &event).await.map(|_| (name, 1))
+        };
+        match result {
+            Ok((name, count)) => {
+                if self.recent.len() >= REMEMBERED {
+                    self.recent.clear();
+                }
+                self.recent.insert(identity, (name, count, told.at));
+            }
+            Err(error) => {
+                self.recent.remove(&identity);
+                tracing::debug!(%error, "event not recorded");
+            }
+        }
+    }
+
+    fn event(&self, told: &Told, namespace: &str) -> Event {
+        let involved = told.involved.name.clone().unwrap_or_default();
+        let annotations = &told.happening.metadata;
+        Event {
+            metadata: ObjectMeta {
+                name: Some(format!("{involved}.{:x}", told.at.as_nanosecond())),
+                namespace: Some(namespace.to_owned()),
+                annotations: (!annotations.is_empty()).then(|| annotations.clone()),
+                ..ObjectMeta::default()
+            },
+            involved_object: told.involved.clone(),
+            type_: Some(told.happening.severity.event_type().to_owned()),
+            reason: Some(told.happening.reason.clone()),
+            message: Some(cut(&told.happening.message, LONGEST_NOTE)),
+            source: Some(EventSource { component: Some(self.controller.to_owned()), host: None }),
+            first_timestamp: Some(Time(told.at)),
+            last_timestamp: Some(Time(told.at)),
+            count: Some(1),
+            reporting_component: Some(self.controller.to_owned()),
+            reporting_instance: Some(self.instance.clone()),
+            ..Event::default()
+        }
+    }
+
+    async fn post(&self, told: &Told) {
+        let Some(address) = &self.address else { return };
+        let body = json!({
+            "involvedObject": told.involved,
+            "severity": if told.happening.severity == Severity::Error { "error" } else { "info" },
+            "timestamp": Time(told.at),
+            "message": told.happening.message,
+            "reason": told.happening.reason,
+            "metadata": told.happening.metadata,
+            "reportingController": self.controller,
+            "reportingInstance": self.instance,
+        });
+        let mut delay = Duration::from_millis(500);
+        for _ in 0..POST_TRIES {
+            let answer = self.http.post(address).json(&body).timeout(Duration::from_secs(5)).send().await;
+            match answer.map(|answer| answer.status().as_u16()) {
+                // 429 means it was told before.
+                Ok(status) if status < 300 || status == 429 => return,
+                Ok(status) if status < 500 => {
+                    tracing::warn!(status, "notification-controller refused an event");
+                    return;
+                }
+                Ok(_) | Err(_) => tokio::time::sleep(delay).await,
+            }
+            delay *= 2;
+        }
+        tracing::warn!("notification-controller could not be reached, event dropped");
+    }
+}
+
+/// A message is for people; etcd has better uses for megabytes of it.
+fn cut(message: &str, longest: usize) -> String {
+    if message.len() <= longest {
+        return message.to_owned();
+    }
+    let mut end = longest - 3;
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}...", &message[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_message_is_cut_at_a_character() {
+        let text = "ü".repeat(20_000);
+        let short = cut(&text, LONGEST_NOTE);
+        assert!(short.len() <= LONGEST_NOTE && short.ends_with("..."));
+        assert_eq!(cut("short", LONGEST_NOTE), "short");
+    }
+}

@@ -1,0 +1,350 @@
+//! The queue in front of every controller: who is next, who must wait, who is being worked on.
+//!
+//! An object is never worked on twice at once. A person's request goes before a timer, and namespaces take
+//! turns, so that a thousand objects of one team do not stand before the only one of another.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::ObjectKey;
+
+/// Why an object is worked on. Earlier variants go first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// Somebody changed the object or asked for it.
+    Request,
+    /// Something it depends on changed: a source, a dependency, a referenced Secret.
+    Change,
+    /// Its interval or retry is due.
+    Timer,
+}
+
+const LANES: usize = 3;
+
+#[derive(Default)]
+pub struct Queue {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    lanes: [Lane; LANES],
+    slots: HashMap<ObjectKey, Slot>,
+    timers: BTreeMap<(Instant, u64), ObjectKey>,
+    sequence: u64,
+    closed: bool,
+}
+
+/// Keys of one cause, by namespace; namespaces take turns.
+#[derive(Default)]
+struct Lane {
+    turns: VecDeque<String>,
+    keys: HashMap<String, VecDeque<ObjectKey>>,
+}
+
+#[derive(Default)]
+struct Slot {
+    queued: Option<Cause>,
+    timer: Option<(Instant, u64)>,
+    running: Option<CancellationToken>,
+    /// Asked for while it was running.
+    again: Option<Cause>,
+    failures: u32,
+}
+
+/// An object taken from the queue. Tell the queue when it is done.
+pub struct Taken {
+    pub key: ObjectKey,
+    pub cause: Cause,
+    /// Cancelled when something newer than this run arrives: waits end, writes do not.
+    pub preempted: CancellationToken,
+}
+
+impl Queue {
+    /// Asks for `key` now.
+    pub fn add(&self, key: ObjectKey, cause: Cause) {
+        let mut state = self.lock();
+        state.add(key, cause);
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Asks for `key` after `delay`. The latest word counts: an earlier timer is replaced.
+    pub fn add_after(&self, key: ObjectKey, delay: Duration) {
+        let mut state = self.lock();
+        state.cancel_timer(&key);
+        state.sequence += 1;
+        let due = (Instant::now() + delay, state.sequence);
+        state.timers.insert(due, key.clone());
+        state.slots.entry(key).or_default().timer = Some(due);
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// How long to wait after one more failure of `key` in a row.
+    pub fn backoff(&self, key: &ObjectKey, least: Duration, most: Duration) -> Duration {
+        let mut state = self.lock();
+        let slot = state.slots.entry(key.clone()).or_default();
+        let delay = least.saturating_mul(2_u32.saturating_pow(slot.failures)).min(most);
+        slot.failures = slot.failures.saturating_add(1);
+        delay
+    }
+
+    /// `key` succeeded: its failures are forgotten.
+    pub fn forgive(&self, key: &ObjectKey) {
+        if let Some(slot) = self.lock().slots.get_mut(key) {
+            slot.failures = 0;
+        }
+    }
+
+    /// The next object to work on; `None` after [`Queue::close`].
+    pub async fn next(&self) -> Option<Taken> {
+        loop {
+            let due = {
+                let mut state = self.lock();
+                if state.closed {
+                    return None;
+                }
+                state.promote(Instant::now());
+                if let Some(taken) = state.take() {
+                    if state.lanes.iter().any(|lane| !lane.turns.is_empty()) {
+                        self.changed.notify_one();
+                    }
+                    return Some(taken);
+                }
+                state.timers.keys().next().map(|(due, _)| *due)
+            };
+            match due {
+                Some(due) => tokio::select! {
+                    () = self.changed.notified() => {}
+                    () = tokio::time::sleep_until(due) => {}
+                },
+                None => self.changed.notified().await,
+            }
+        }
+    }
+
+    /// The work on `key` ended; what was asked for meanwhile comes now.
+    pub fn done(&self, key: &ObjectKey) {
+        let mut state = self.lock();
+        let Some(slot) = state.slots.get_mut(key) else {
+            return;
+        };
+        slot.running = None;
+        if let Some(cause) = slot.again.take() {
+            state.add(key.clone(), cause);
+        } else if slot.timer.is_none() && slot.failures == 0 {
+            state.slots.remove(key);
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// `key` no longer exists.
+    pub fn remove(&self, key: &ObjectKey) {
+        let mut state = self.lock();
+        state.cancel_timer(key);
+        if let Some(slot) = state.slots.get_mut(key) {
+            slot.failures = 0;
+        }
+    }
+
+    pub fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        for slot in state.slots.values() {
+            if let Some(running) = &slot.running {
+                running.cancel();
+            }
+        }
+        drop(state);
+        self.changed.notify_waiters();
+        self.changed.notify_one();
+    }
+
+    /// Objects that wait for a worker now (not those whose time has not come).
+    pub fn depth(&self) -> usize {
+        self.lock().lanes.iter().flat_map(|lane| lane.keys.values()).map(VecDeque::len).sum()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn add(&mut self, key: ObjectKey, cause: Cause) {
+        let slot = self.slots.entry(key.clone()).or_default();
+        if let Some(running) = &slot.running {
+            slot.again = Some(slot.again.map_or(cause, |earlier| earlier.min(cause)));
+            if cause != Cause::Timer {
+                running.cancel();
+            }
+            return;
+        }
+        match slot.queued {
+            Some(earlier) if earlier <= cause => return,
+            Some(earlier) => self.lanes[earlier as usize].remove(&key),
+            None => {}
+        }
+        slot.queued = Some(cause);
+        self.cancel_timer(&key);
+        self.lanes[cause as usize].push(key);
+    }
+
+    fn cancel_timer(&mut self, key: &ObjectKey) {
+        if let Some(due) = self.slots.get_mut(key).and_then(|slot| slot.timer.take()) {
+            self.timers.remove(&due);
+        }
+    }
+
+    fn promote(&mut self, now: Instant) {
+        while let Some((&due, _)) = self.timers.first_key_value() {
+            if due.0 > now {
+                break;
+            }
+            if let Some(key) = self.timers.remove(&due) {
+                if let Some(slot) = self.slots.get_mut(&key) {
+                    slot.timer = None;
+                }
+                self.add(key, Cause::Timer);
+            }
+        }
+    }
+
+    fn take(&mut self) -> Option<Taken> {
+        let key = self.lanes.iter_mut().find_map(Lane::pop)?;
+        let slot = self.slots.entry(key.clone()).or_default();
+        let cause = slot.queued.take().unwrap_or(Cause::Timer);
+        let preempted = CancellationToken::new();
+        slot.running = Some(preempted.clone());
+        Some(Taken { key, cause, preempted })
+    }
+}
+
+impl Lane {
+    fn push(&mut self, key: ObjectKey) {
+        let keys = self.keys.entry(key.namespace.clone()).or_default();
+        if keys.is_empty() {
+            self.turns.push_back(key.namespace.clone());
+        }
+        keys.push_back(key);
+    }
+
+    fn pop(&mut self) -> Option<ObjectKey> {
+        let namespace = self.turns.pop_front()?;
+        let keys = self.keys.get_mut(&namespace)?;
+        let key = keys.pop_front();
+        if keys.is_empty() {
+            self.keys.remove(&namespace);
+        } else {
+            self.turns.push_back(namespace);
+        }
+        key
+    }
+
+    fn remove(&mut self, key: &ObjectKey) {
+        let Some(keys) = self.keys.get_mut(&key.namespace) else {
+            return;
+        };
+        keys.retain(|other| other != key);
+        if keys.is_empty() {
+            self.keys.remove(&key.namespace);
+            self.turns.retain(|namespace| *namespace != key.namespace);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(namespace: &str, name: &str) -> ObjectKey {
+        ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    async fn next(queue: &Queue) -> String {
+        let taken = queue.next().await.unwrap();
+        format!("{}/{}", taken.key.namespace, taken.key.name)
+    }
+
+    #[tokio::test]
+    async fn a_request_goes_before_a_timer_and_namespaces_take_turns() {
+        let queue = Queue::default();
+        for name in ["a", "b", "c"] {
+            queue.add(key("big", name), Cause::Change);
+        }
+        queue.add(key("small", "x"), Cause::Change);
+        queue.add(key("big", "urgent"), Cause::Request);
+        let mut order = Vec::new();
+        for _ in 0..5 {
+            order.push(next(&queue).await);
+        }
+        assert_eq!(order, ["big/urgent", "big/a", "small/x", "big/b", "big/c"]);
+    }
+
+    #[tokio::test]
+    async fn an_object_is_queued_once_under_its_most_urgent_cause() {
+        let queue = Queue::default();
+        queue.add(key("n", "a"), Cause::Timer);
+        queue.add(key("n", "b"), Cause::Change);
+        queue.add(key("n", "a"), Cause::Request);
+        assert_eq!(queue.depth(), 2);
+        assert_eq!(next(&queue).await, "n/a");
+    }
+
+    #[tokio::test]
+    async fn what_is_asked_for_while_it_runs_comes_afterwards_and_pre_empts_the_run() {
+        let queue = Queue::default();
+        queue.add(key("n", "a"), Cause::Change);
+        let taken = queue.next().await.unwrap();
+        queue.add(key("n", "a"), Cause::Timer);
+        assert!(!taken.preempted.is_cancelled());
+        queue.add(key("n", "a"), Cause::Request);
+        assert!(taken.preempted.is_cancelled());
+        assert_eq!(queue.depth(), 0);
+        queue.done(&taken.key);
+        assert_eq!(queue.next().await.unwrap().cause, Cause::Request);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_timer_waits_and_the_latest_word_counts() {
+        let queue = Queue::default();
+        let start = Instant::now();
+        queue.add_after(key("n", "a"), Duration::from_secs(5));
+        queue.add_after(key("n", "a"), Duration::from_secs(60));
+        queue.add_after(key("n", "b"), Duration::from_secs(30));
+        assert_eq!(next(&queue).await, "n/b");
+        assert_eq!(next(&queue).await, "n/a");
+        assert_eq!(start.elapsed().as_secs(), 60);
+    }
+
+    #[tokio::test]
+    async fn failures_double_the_wait_until_forgiven() {
+        let queue = Queue::default();
+        let wait = || queue.backoff(&key("n", "a"), Duration::from_millis(750), Duration::from_secs(900)).as_millis();
+        assert_eq!([wait(), wait(), wait()], [750, 1500, 3000]);
+        for _ in 0..40 {
+            wait();
+        }
+        assert_eq!(wait(), 900_000);
+        queue.forgive(&key("n", "a"));
+        assert_eq!(wait(), 750);
+    }
+
+    #[tokio::test]
+    async fn closing_ends_the_wait_and_pre_empts_what_runs() {
+        let queue = Queue::default();
+        queue.add(key("n", "a"), Cause::Change);
+        let taken = queue.next().await.unwrap();
+        let (ended, ()) = tokio::join!(queue.next(), async { queue.close() });
+        assert!(ended.is_none());
+        assert!(taken.preempted.is_cancelled());
+    }
+}
