@@ -1,1 +1,8 @@
 //! Every controller of the GitOps toolkit, and the loop they share.
+//!
+//! `reconcile/` is the loop, `artifact/` what passes from sources to their consumers, then one folder a
+//! controller and one file a kind.
+
+pub mod artifact;
+pub mod reconcile;
+pub mod source;

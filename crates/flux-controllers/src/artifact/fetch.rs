@@ -88,15 +88,15 @@ impl Fetcher {
         }
         file.flush().await.map_err(storage::Error::from)?;
         check(&artifact.digest, &hash.finalize())?;
-        self.unpack(file, artifact.digest.clone()).await
+        self.unpack(file, artifact.clone()).await
     }
 
-    async fn unpack(&self, mut file: tokio::fs::File, digest: ApiDigest) -> Result<(), Error> {
+    async fn unpack(&self, mut file: tokio::fs::File, artifact: Artifact) -> Result<(), Error> {
         use tokio::io::AsyncSeekExt;
         file.rewind().await.map_err(storage::Error::from)?;
         let file = file.into_std().await;
         let storage = self.storage.clone();
-        let unpacked = tokio::task::spawn_blocking(move || storage.unpack(file, &digest)).await;
+        let unpacked = tokio::task::spawn_blocking(move || storage.unpack(file, &artifact)).await;
         unpacked.map_err(|error| Error::Download(error.to_string()))?.map_err(Error::Storage)
     }
 }

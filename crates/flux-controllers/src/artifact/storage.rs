@@ -91,7 +91,7 @@ impl Storage {
         out.flush()?;
 
         let digest = sha256(&hash);
-        tree.persist(self.tree_file(&digest)).map_err(|error| error.error)?;
+        self.keep_tree(tree, &path, &digest)?;
         tarball.persist(&target).map_err(|error| error.error)?;
         Ok(self.artifact(path, revision, digest, size))
     }
@@ -157,12 +157,12 @@ impl Storage {
             return Ok(Some(tree));
         }
         open.retain(|_, tree| tree.strong_count() > 0);
-        let path = self.tree_file(&artifact.digest);
+        let path = self.tree_file(&artifact.path, &artifact.digest)?;
         if !path.exists() {
             let Ok(tarball) = File::open(self.file(&artifact.path)?) else {
                 return Ok(None);
             };
-            self.unpack(tarball, &artifact.digest)?;
+            self.unpack(tarball, artifact)?;
         }
         let tree = Arc::new(ArtifactTree::open(&path)?);
         open.insert(id, Arc::downgrade(&tree));
@@ -170,7 +170,7 @@ impl Storage {
     }
 
     /// Unpacks a tarball downloaded from elsewhere, whose digest was checked.
-    pub fn unpack(&self, tarball: impl Read, digest: &Digest) -> Result<(), Error> {
+    pub fn unpack(&self, tarball: impl Read, artifact: &Artifact) -> Result<(), Error> {
         let file = tempfile::NamedTempFile::new_in(self.options.root.join(TREES))?;
         let mut writer = TreeWriter::new(file.reopen()?);
         let mut failed = None;
@@ -183,8 +183,7 @@ impl Storage {
             Some(error) => return Err(error.into()),
             None => writer.finish()?,
         }
-        file.persist(self.tree_file(digest)).map_err(|error| error.error)?;
-        Ok(())
+        self.keep_tree(file, &artifact.path, &artifact.digest)
     }
 
     /// Removes what the object no longer needs: files past their age or beyond the number kept.
@@ -215,19 +214,40 @@ impl Storage {
 
     /// The object is gone: so are its artifacts.
     pub fn remove(&self, kind: &Kind, key: &ObjectKey) -> Result<(), Error> {
-        let folder = self.file(&format!("{}/{}/{}", kind.kind.to_lowercase(), key.namespace, key.name))?;
-        match fs::remove_dir_all(folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(()),
+        let folder = format!("{}/{}/{}", kind.kind.to_lowercase(), key.namespace, key.name);
+        for folder in [self.file(&folder)?, self.file(&format!("{TREES}/{folder}"))?] {
+            match fs::remove_dir_all(folder) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+                _ => {}
+            }
         }
+        Ok(())
     }
 
-    fn tree_file(&self, digest: &Digest) -> PathBuf {
-        self.options.root.join(TREES).join(digest.as_str().replace(':', "-"))
+    /// Puts a finished tree in its place and removes the object's older ones. Whoever still reads one keeps
+    /// its open file.
+    fn keep_tree(&self, tree: tempfile::NamedTempFile, path: &str, digest: &Digest) -> Result<(), Error> {
+        let target = self.tree_file(path, digest)?;
+        let folder = target.parent().unwrap_or(&self.options.root);
+        fs::create_dir_all(folder)?;
+        tree.persist(&target).map_err(|error| error.error)?;
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path != target {
+                let _ = fs::remove_file(path);
+            }
+        }
+        Ok(())
+    }
+
+    fn tree_file(&self, path: &str, digest: &Digest) -> Result<PathBuf, Error> {
+        let object = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        self.file(&format!("{TREES}/{object}/{}", digest.as_str().replace(':', "-")))
     }
 
     fn file(&self, path: &str) -> Result<PathBuf, Error> {
-        let safe = TreePath::parse(path).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let safe =
+            TreePath::parse(path).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         Ok(self.options.root.join(safe.as_str()))
     }
 }

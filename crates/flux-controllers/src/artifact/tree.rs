@@ -263,7 +263,8 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), b"short").unwrap();
         assert!(ArtifactTree::open(file.path()).is_err());
-        std::fs::write(file.path(), [b"\xff\xff\xff\xff\xff\xff\xff\xff".as_slice(), MAGIC].concat()).unwrap();
+        std::fs::write(file.path(), [b"\xff\xff\xff\xff\xff\xff\xff\xff".as_slice(), MAGIC].concat())
+            .unwrap();
         assert!(ArtifactTree::open(file.path()).is_err());
     }
 }

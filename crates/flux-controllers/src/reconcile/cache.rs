@@ -152,11 +152,8 @@ impl KindCache {
     fn put(&self, object: DynamicObject) {
         let key = ObjectKey::of(&object);
         let object = Arc::new(object);
-        let old = self
-            .objects
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key.clone(), object.clone());
+        let old =
+            self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), object.clone());
         if old.as_ref().is_some_and(|old| old.resource_version() == object.resource_version()) {
             return;
         }

@@ -139,7 +139,10 @@ impl Sender {
             told.happening.reason.clone(),
             told.happening.message.clone(),
         );
-        let same = self.recent.get(&identity).filter(|(_, _, at)| told.at.duration_since(*at).unsigned_abs() < SAME_EVENT);
+        let same = self
+            .recent
+            .get(&identity)
+            .filter(|(_, _, at)| told.at.duration_since(*at).unsigned_abs() < SAME_EVENT);
         let result = if let Some((name, count, _)) = same {
             let (name, count) = (name.clone(), count + 1);
             let patch = json!({ "count": count, "lastTimestamp": Time(told.at) });

@@ -19,6 +19,11 @@ use std::fmt;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 
+/// A person's request to reconcile now: any new value counts.
+pub const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
+/// What keeps an object until its controller has cleaned up.
+pub const FINALIZER: &str = "finalizers.fluxcd.io";
+
 /// Where an object is, its kind being known.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
@@ -40,4 +45,10 @@ impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
+}
+
+/// Reads an object as its kind; the error names the field.
+pub fn decode<T: serde::de::DeserializeOwned>(object: &DynamicObject) -> Result<T, String> {
+    let value = serde_json::to_value(object).map_err(|error| error.to_string())?;
+    serde_json::from_value(value).map_err(|error| error.to_string())
 }

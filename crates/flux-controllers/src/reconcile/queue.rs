@@ -328,7 +328,9 @@ mod tests {
     #[tokio::test]
     async fn failures_double_the_wait_until_forgiven() {
         let queue = Queue::default();
-        let wait = || queue.backoff(&key("n", "a"), Duration::from_millis(750), Duration::from_secs(900)).as_millis();
+        let wait = || {
+            queue.backoff(&key("n", "a"), Duration::from_millis(750), Duration::from_secs(900)).as_millis()
+        };
         assert_eq!([wait(), wait(), wait()], [750, 1500, 3000]);
         for _ in 0..40 {
             wait();

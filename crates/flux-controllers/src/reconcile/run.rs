@@ -14,9 +14,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use super::ObjectKey;
 use super::cache::{Cache, Change};
 use super::queue::{Cause, Queue, Taken};
-use super::ObjectKey;
 
 /// When an object is to be looked at again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,12 @@ impl Worker {
 }
 
 /// Connects a kind's own changes to its queue.
-pub fn listen_to_own(cache: &Cache, kind: &'static Kind, queue: &Arc<Queue>, reconciler: &Arc<dyn Reconcile>) {
+pub fn listen_to_own(
+    cache: &Cache,
+    kind: &'static Kind,
+    queue: &Arc<Queue>,
+    reconciler: &Arc<dyn Reconcile>,
+) {
     let (queue, reconciler) = (queue.clone(), reconciler.clone());
     cache.listen(kind, move |change| match &change.new {
         None => {
@@ -96,9 +101,7 @@ fn wants_attention(change: &Change) -> bool {
     let (Some(new), Some(old)) = (&change.new, &change.old) else {
         return true;
     };
-    let request = |object: &DynamicObject| {
-        object.annotations().get(flux_api::meta::RECONCILE_REQUEST_ANNOTATION).cloned()
-    };
+    let request = |object: &DynamicObject| object.annotations().get(super::REQUESTED_AT).cloned();
     new.metadata.generation != old.metadata.generation
         || new.metadata.deletion_timestamp != old.metadata.deletion_timestamp
         || request(new) != request(old)

@@ -1,8 +1,8 @@
 //! Writing what was found: only what changed, only what is ours.
 
+use flux_api::kinds::Kind;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
-use flux_api::kinds::Kind;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 

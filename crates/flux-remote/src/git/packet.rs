@@ -56,10 +56,6 @@ impl Request {
         self
     }
 
-    pub(super) fn lines<'a>(self, texts: impl IntoIterator<Item = &'a str>) -> Self {
-        texts.into_iter().fold(self, Self::line)
-    }
-
     pub(super) fn delimiter(mut self) -> Self {
         self.0.extend_from_slice(b"0001");
         self
@@ -67,11 +63,6 @@ impl Request {
 
     pub(super) fn flush(mut self) -> Self {
         self.0.extend_from_slice(b"0000");
-        self
-    }
-
-    pub(super) fn raw(mut self, bytes: &[u8]) -> Self {
-        self.0.extend_from_slice(bytes);
         self
     }
 
