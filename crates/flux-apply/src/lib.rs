@@ -1,1 +1,18 @@
 //! What changes a cluster: staged server-side apply, inventory, prune, health.
+//!
+//! Ordering, drift, ownership and health are decided by pure functions; `apply` and `prune` carry them out.
+
+pub mod apply;
+pub mod discovery;
+pub mod drift;
+pub mod health;
+pub mod inventory;
+pub mod managers;
+pub mod object;
+pub mod order;
+pub mod prune;
+
+pub use apply::{Action, Change, Cluster, Options, apply};
+pub use inventory::Inventory;
+pub use object::ObjectId;
+pub use prune::{Owner, prune};
