@@ -48,10 +48,13 @@ pub enum Error {
     Changed { path: String, expected: String, found: String },
 }
 
+/// Is handed a path, whether it is executable, and the bytes.
+pub type Each<'a> = dyn FnMut(&TreePath, bool, &[u8]) -> io::Result<()> + 'a;
+
 /// What goes into an artifact, in lexical order of paths.
 pub trait Contents {
-    /// Calls `each` with path, whether it is executable, and the bytes.
-    fn each(&mut self, each: &mut dyn FnMut(&TreePath, bool, &[u8]) -> io::Result<()>) -> io::Result<()>;
+    /// Calls `each` with every file.
+    fn each(&mut self, each: &mut Each<'_>) -> io::Result<()>;
 }
 
 impl Storage {

@@ -26,7 +26,7 @@ use super::{
     ARTIFACT_IN_STORAGE, ARTIFACT_OUTDATED, Conditions, Context, FETCH_FAILED, STORAGE_OPERATION_FAILED,
     credentials, jittered,
 };
-use crate::artifact::storage::Contents;
+use crate::artifact::storage::{Contents, Each};
 use crate::reconcile::events::Happening;
 use crate::reconcile::{FINALIZER, Next, ObjectKey, REQUESTED_AT, Reconcile, Severity, Worker, status};
 
@@ -479,7 +479,7 @@ impl Kept<'_> {
 }
 
 impl Contents for Kept<'_> {
-    fn each(&mut self, each: &mut dyn FnMut(&TreePath, bool, &[u8]) -> io::Result<()>) -> io::Result<()> {
+    fn each(&mut self, each: &mut Each<'_>) -> io::Result<()> {
         let mut reader = self.checkout.reader();
         for (path, file) in self.checkout.files() {
             let executable = match file.mode {
