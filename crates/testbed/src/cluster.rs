@@ -20,6 +20,7 @@ use tokio::sync::OnceCell;
 
 use crate::control_plane::{ControlPlane, Options, audit};
 use crate::wait;
+use crate::workloads::Workloads;
 
 /// The field manager of everything a test applies.
 pub const FIELD_MANAGER: &str = "testbed";
@@ -79,6 +80,11 @@ impl Cluster {
 
     pub fn audit_log(&self) -> audit::Log {
         self.backend.audit_log()
+    }
+
+    /// Plays Pods, volumes and load balancers until the returned value is dropped.
+    pub async fn simulate_workloads(&self) -> Result<Workloads> {
+        Workloads::start(config_from(self.kubeconfig_path()).await?)
     }
 
     /// A namespace of the test's own, deleted when the returned value is dropped.

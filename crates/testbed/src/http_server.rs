@@ -11,6 +11,8 @@ use anyhow::{Context, Result};
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use futures::StreamExt;
 use http::{Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -116,6 +118,41 @@ pub(crate) fn runtime() -> &'static Runtime {
     &RUNTIME
 }
 
+/// User and password of basic authentication.
+pub(crate) fn credentials(authorization: &str) -> Option<(String, String)> {
+    let encoded = authorization.strip_prefix("Basic ")?;
+    let text = String::from_utf8(BASE64_STANDARD.decode(encoded).ok()?).ok()?;
+    let (user, password) = text.split_once(':')?;
+    Some((user.to_owned(), password.to_owned()))
+}
+
+/// The parameters of a query, decoded.
+pub(crate) fn parameters(query: &str) -> Vec<(String, String)> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(&name.replace('+', " ")), decode(&value.replace('+', " ")))
+        })
+        .collect()
+}
+
+/// Replaces `%xx`; what is not of that form stays as it is.
+pub(crate) fn decode(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut index = 0;
+    while index < bytes.len() {
+        let hex = bytes.get(index + 1..index + 3).filter(|_| bytes[index] == b'%');
+        let byte = hex
+            .and_then(|hex| std::str::from_utf8(hex).ok())
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        decoded.push(byte.unwrap_or(bytes[index]));
+        index += if byte.is_some() { 3 } else { 1 };
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
 #[derive(Clone)]
 struct Site {
     router: Router,
@@ -210,17 +247,21 @@ impl Site {
 /// Keeps the headers as they were, so that the client can tell that something is missing.
 fn cut(response: Response, limit: usize) -> Response {
     let (parts, body) = response.into_parts();
-    let mut left = limit;
-    let stream = body.into_data_stream().map(move |chunk| {
-        let chunk = chunk.map_err(std::io::Error::other)?;
-        if left == 0 {
-            return Err(std::io::Error::other("told to cut the connection"));
-        }
-        let part = chunk.slice(..chunk.len().min(left));
-        left -= part.len();
-        Ok(part)
-    });
+    let beginning =
+        futures::stream::unfold((body.into_data_stream(), limit), |(mut body, left)| async move {
+            if left == 0 {
+                return None;
+            }
+            let chunk = body.next().await?.map_err(std::io::Error::other);
+            let part = chunk.map(|chunk| chunk.slice(..chunk.len().min(left)));
+            let left = left - part.as_ref().map_or(left, axum::body::Bytes::len);
+            Some((part, (body, left)))
+        });
     // The error comes after the last byte even if the whole body was within the limit.
-    let end = futures::stream::once(async { Err(std::io::Error::other("told to cut the connection")) });
-    Response::from_parts(parts, Body::from_stream(stream.chain(end)))
+    let end = futures::stream::once(async {
+        // A pause makes the server write out what it has; without one the error would overtake it.
+        tokio::task::yield_now().await;
+        Err(std::io::Error::other("told to cut the connection"))
+    });
+    Response::from_parts(parts, Body::from_stream(beginning.chain(end)))
 }

@@ -8,6 +8,9 @@
 //! Everything listens on loopback and a free port, starts without Docker, and ends with the process
 //! that started it, also when that is killed. Tests wait for conditions and do not sleep.
 
+pub mod bucket;
+pub mod chart;
+pub mod chart_repository;
 pub mod cluster;
 pub mod control_plane;
 pub mod fault;
@@ -15,7 +18,10 @@ pub mod git_server;
 pub mod http_server;
 pub mod process;
 pub mod reference;
+pub mod registry;
 pub mod tls;
 pub mod wait;
+pub mod webhook_sink;
+pub mod workloads;
 
 pub use cluster::{Cluster, TemporaryNamespace};

@@ -12,12 +12,11 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, StatusCode, header};
 
 use super::{Accounts, backend};
+use crate::http_server::credentials;
 
 /// No test pushes more than this.
 const BODY_LIMIT: usize = 256 << 20;
@@ -63,11 +62,9 @@ impl Accounts {
         if let Some(token) = value.strip_prefix("Bearer ") {
             return self.knows_token(token).then(|| "token".to_owned());
         }
-        let decoded = BASE64_STANDARD.decode(value.strip_prefix("Basic ")?).ok()?;
-        let decoded = String::from_utf8(decoded).ok()?;
-        let (user, password) = decoded.split_once(':')?;
-        let known = self.passwords.iter().any(|(known, secret)| known == user && secret == password);
-        (known || self.knows_token(password)).then(|| user.to_owned())
+        let (user, password) = credentials(value)?;
+        let known = self.passwords.iter().any(|(known, secret)| *known == user && *secret == password);
+        (known || self.knows_token(&password)).then_some(user)
     }
 
     fn knows_token(&self, token: &str) -> bool {
