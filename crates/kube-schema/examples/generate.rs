@@ -1,12 +1,14 @@
 //! Writes the committed tables from documents of the real tools.
 //!
 //! ```text
-//! generate OUT.bin [--prose] [--discovery FILE]... OPENAPI...
+//! generate OUT.bin [--prose] [--discovery FILE]... [--go-fields FILE]... OPENAPI...
 //! ```
 //!
 //! `data/kustomize.bin`: the Kubernetes and Kustomization OpenAPI documents inside kustomize's kyaml module, as JSON.
 //! `data/kubernetes.bin`: `--prose`, `--discovery` with the aggregated answers of `/api` and `/apis` (`apidiscovery.k8s.io/v2`)
-//! and one file for each group and version under `/openapi/v3`, from a kube-apiserver with default flags.
+//! and one file for each group and version under `/openapi/v3`, from a kube-apiserver with default flags,
+//! and `--go-fields`: what Go's reflection says of the API structures, `{definition: {field: {flags, type}}}` (see
+//! `Builder::add_go_fields`). OpenAPI does not tell a pointer from a value, and decoding does.
 
 #![allow(clippy::disallowed_methods, reason = "a tool at the desk, not part of the crate")]
 
@@ -17,18 +19,23 @@ use serde_json::Value;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
-    let out = args.next().ok_or("usage: generate OUT.bin [--prose] [--discovery FILE]... OPENAPI...")?;
-    let (mut discovery, mut documents, mut prose) = (Vec::new(), Vec::new(), false);
+    let out = args
+        .next()
+        .ok_or("usage: generate OUT.bin [--prose] [--discovery FILE]... [--go-fields FILE]... OPENAPI...")?;
+    let (mut discovery, mut documents, mut go_fields, mut prose) =
+        (Vec::new(), Vec::new(), Vec::new(), false);
     while let Some(arg) = args.next() {
         if arg == "--prose" {
             prose = true;
         } else if arg == "--discovery" {
             discovery.push(read(&args.next().ok_or("--discovery needs a file")?)?);
+        } else if arg == "--go-fields" {
+            go_fields.push(read(&args.next().ok_or("--go-fields needs a file")?)?);
         } else {
             documents.push(read(&arg)?);
         }
     }
-    let schemas = Schemas::generate(&discovery, &documents, prose)?;
+    let schemas = Schemas::generate(&discovery, &documents, &go_fields, prose)?;
     let bytes = schemas.pack()?;
     std::fs::write(&out, &bytes)?;
     println!(

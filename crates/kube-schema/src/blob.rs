@@ -110,6 +110,8 @@ impl Writer {
             self.number(number);
         }
         self.number(edge.map_type.into());
+        self.number(edge.go.into());
+        self.number(edge.go_type);
     }
 
     fn option<T>(&mut self, value: Option<&T>, write: impl Fn(&mut Self, &T)) {
@@ -222,6 +224,8 @@ impl Reader<'_> {
             patch_strategy: self.number()?,
             merge_key: self.number()?,
             map_type: self.small()?,
+            go: self.small()?,
+            go_type: self.number()?,
         })
     }
 

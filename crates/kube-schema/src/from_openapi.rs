@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
+use crate::tables::go;
 use crate::tables::{
     Edge, KindRow, Node, NodeId, Prose, ResourceRow, SubresourceRow, Tables, Text, Texts, Type, flag,
 };
@@ -203,6 +204,34 @@ impl Builder {
         Ok(())
     }
 
+    /// Takes what the Go structures say of their fields: `{definition: {field: {flags, type}}}`, where flags are
+    /// `p`ointer, `o`mitempty, omit`z`ero, `s`truct, s`l`ice and `m`ap.
+    pub(crate) fn add_go_fields(&mut self, structures: &Value) {
+        for (name, fields) in structures.as_object().into_iter().flatten() {
+            let Some(id) = self.definitions.get(name).copied() else { continue };
+            for (field, facts) in fields.as_object().into_iter().flatten() {
+                let name = self.text(field);
+                let go_type = self.text_of(facts.get("type"));
+                let flags = facts["flags"].as_str().unwrap_or("");
+                let bits = flags.chars().fold(go::KNOWN, |bits, flag| {
+                    bits | match flag {
+                        'p' => go::POINTER,
+                        'o' => go::OMIT_EMPTY,
+                        'z' => go::OMIT_ZERO,
+                        's' => go::STRUCT,
+                        'l' => go::SLICE,
+                        'm' => go::MAP,
+                        _ => 0,
+                    }
+                });
+                let edges = &mut self.nodes[id as usize].fields;
+                if let Some(edge) = edges.iter_mut().find(|edge| edge.name == name) {
+                    (edge.go, edge.go_type) = (bits, go_type);
+                }
+            }
+        }
+    }
+
     fn kind_row(&mut self, gvk: &Value) -> Option<&mut KindRow> {
         let group = gvk["group"].as_str().unwrap_or("");
         Some(self.kind_row_at(group, gvk["version"].as_str()?, gvk["kind"].as_str()?))
@@ -231,6 +260,8 @@ impl Builder {
             patch_strategy: self.text_of(schema.get("x-kubernetes-patch-strategy")),
             merge_key: self.text_of(schema.get("x-kubernetes-patch-merge-key")),
             map_type: map_type(schema),
+            go: 0,
+            go_type: 0,
         };
         if let Some(name) = reference(schema) {
             edge.node = self.definitions.get(name).copied().unwrap_or(0);

@@ -44,7 +44,7 @@ use serde_json::Value;
 pub use blob::Damaged;
 pub use from_openapi::DocumentError;
 pub use kind::{Kind, Resource, Subresource};
-pub use schema::{ListType, MapType, Schema};
+pub use schema::{GoField, GoValue, ListType, MapType, Schema};
 pub use tables::Type;
 
 use from_openapi::Builder;
@@ -93,13 +93,21 @@ impl Schemas {
 
     /// For the generator: every document at once; prose only for tables that someone explains.
     #[doc(hidden)]
-    pub fn generate(discovery: &[Value], documents: &[Value], prose: bool) -> Result<Schemas, DocumentError> {
+    pub fn generate(
+        discovery: &[Value],
+        documents: &[Value],
+        go_fields: &[Value],
+        prose: bool,
+    ) -> Result<Schemas, DocumentError> {
         let mut builder = Builder::new(prose);
         for list in discovery {
             builder.add_discovery(list)?;
         }
         for document in documents {
             builder.add_document(document)?;
+        }
+        for structures in go_fields {
+            builder.add_go_fields(structures);
         }
         Ok(Schemas(Arc::new(builder.finish())))
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::tables::{Edge, Node, Tables, Text, Type, flag};
+use crate::tables::{Edge, Node, Tables, Text, Type, flag, go};
 
 /// The schema of one value: an object, a field, a list's items, a map's values.
 ///
@@ -28,6 +28,28 @@ pub enum ListType {
 pub enum MapType {
     Atomic,
     Granular,
+}
+
+/// How a builtin kind's Go structure holds a field. Kubernetes decodes into these structures and encodes
+/// them again, so they decide what an object looks like after a round trip: an empty string in an `omitempty`
+/// field vanishes, a structure that is no pointer is always written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GoField<'a> {
+    pub pointer: bool,
+    pub omit_empty: bool,
+    pub omit_zero: bool,
+    pub holds: GoValue,
+    /// As Go's decoder names it in errors: `int32`, `v1.PodSpec`, `[]v1.Container`.
+    pub type_name: &'a str,
+}
+
+/// What kind of Go value a field holds, behind its pointer if it is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoValue {
+    Struct,
+    Slice,
+    Map,
+    Scalar,
 }
 
 impl<'a> Schema<'a> {
@@ -198,6 +220,25 @@ impl<'a> Schema<'a> {
             return Some(true);
         }
         self.has(flag::CLOSED).then_some(false)
+    }
+
+    /// How the Go structure holds this field; only the Kubernetes tables know, and only of fields.
+    pub fn go_field(self) -> Option<GoField<'a>> {
+        let edge = self.edge.filter(|edge| edge.go & go::KNOWN != 0)?;
+        let has = |bit: u8| edge.go & bit != 0;
+        let holds = match () {
+            () if has(go::STRUCT) => GoValue::Struct,
+            () if has(go::SLICE) => GoValue::Slice,
+            () if has(go::MAP) => GoValue::Map,
+            () => GoValue::Scalar,
+        };
+        Some(GoField {
+            pointer: has(go::POINTER),
+            omit_empty: has(go::OMIT_EMPTY),
+            omit_zero: has(go::OMIT_ZERO),
+            holds,
+            type_name: self.tables.text(edge.go_type),
+        })
     }
 
     /// An object or value that names no inner structure: everything inside is kept as it is.

@@ -42,6 +42,17 @@ pub(crate) mod flag {
     pub(crate) const STRING_OR_NUMBER: u32 = 1 << 6;
 }
 
+/// How the Go structure of a builtin kind holds a field: it decides what survives decoding and encoding.
+pub(crate) mod go {
+    pub(crate) const KNOWN: u8 = 1;
+    pub(crate) const POINTER: u8 = 1 << 1;
+    pub(crate) const OMIT_EMPTY: u8 = 1 << 2;
+    pub(crate) const OMIT_ZERO: u8 = 1 << 3;
+    pub(crate) const STRUCT: u8 = 1 << 4;
+    pub(crate) const SLICE: u8 = 1 << 5;
+    pub(crate) const MAP: u8 = 1 << 6;
+}
+
 /// What a type looks like.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Node {
@@ -79,6 +90,9 @@ pub(crate) struct Edge {
     pub(crate) patch_strategy: Text,
     pub(crate) merge_key: Text,
     pub(crate) map_type: u8,
+    /// Bits of [`go`]; 0 when the Go type is not known.
+    pub(crate) go: u8,
+    pub(crate) go_type: Text,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -114,3 +114,26 @@ fn a_schema_nested_without_end_is_refused() {
     }
     assert_eq!(Schemas::from_schema(&schema).unwrap_err(), DocumentError::TooDeep("schema".into()));
 }
+
+#[test]
+fn go_structures_tell_a_pointer_from_a_value() {
+    let deployment = Schemas::kubernetes().kind("apps", "v1", "Deployment").unwrap().schema().unwrap();
+    let replicas = deployment.at(&["spec", "replicas"]).and_then(Schema::go_field).unwrap();
+    assert!(replicas.pointer && replicas.omit_empty);
+    assert_eq!((replicas.holds, replicas.type_name), (GoValue::Scalar, "int32"));
+    let ready = deployment.at(&["spec", "minReadySeconds"]).and_then(Schema::go_field).unwrap();
+    assert!(!ready.pointer && ready.omit_empty);
+    let template = deployment.at(&["spec", "template"]).and_then(Schema::go_field).unwrap();
+    assert_eq!((template.holds, template.omit_empty), (GoValue::Struct, false));
+    let missing: Vec<_> = Schemas::kubernetes()
+        .definitions()
+        .filter_map(|name| Schemas::kubernetes().definition(name))
+        .flat_map(|schema| {
+            schema
+                .fields()
+                .filter(|(_, field)| field.go_field().is_none())
+                .map(move |(name, _)| (schema, name))
+        })
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
