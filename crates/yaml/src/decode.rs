@@ -93,7 +93,9 @@ impl<'a> Decoder<'a> {
             Schema::V2 => self.interface(root)?,
             Schema::V3 => self.resource(root)?,
         };
-        to_json_value(value, schema)
+        let mut refused = None;
+        let json = to_json_value(value, schema, &mut refused)?;
+        refused.map_or(Ok(json), Err)
     }
 
     fn interface(&mut self, root: &'a Node) -> Result<GoValue, Error> {
@@ -107,10 +109,12 @@ impl<'a> Decoder<'a> {
         let mapping = match &root.value {
             Value::Mapping(mapping) => mapping,
             Value::Sequence(_) | Value::Alias(_) => return self.interface(root),
-            Value::Scalar(_) if root.is_null() => {
-                return Ok(GoValue::Map { entries: Vec::new(), string_keys: true });
+            Value::Scalar(scalar) => {
+                return match self.value(root)? {
+                    GoValue::Nil => Ok(GoValue::Map { entries: Vec::new(), string_keys: true }),
+                    _ => Err(not_a_map(root, &scalar.text)),
+                };
             }
-            Value::Scalar(scalar) => return Err(not_a_map(root, &scalar.text)),
         };
         bind_aliases(root, &mut HashMap::new(), &mut self.targets)?;
         self.count()?;
@@ -200,7 +204,7 @@ impl<'a> Decoder<'a> {
             }
             let key = self.key(key_node)?;
             let value = self.value(value_node)?;
-            if self.strict && found.contains(&key) {
+            if self.strict && found.contains(&key) && self.problems.len() < MAX_PROBLEMS {
                 let line = value_node.position().line;
                 self.problems.push(format!("line {line}: key {} already set in map", go_value_syntax(&key)));
             } else {
@@ -225,13 +229,9 @@ impl<'a> Decoder<'a> {
                 merge = Some(value_node);
                 continue;
             }
-            let key = match key_node.text().filter(|_| text_keys) {
-                Some(_) if key_node.is_null() => continue,
-                Some(text) => {
-                    self.count()?;
-                    GoValue::String(text.into())
-                }
-                None => self.key(key_node)?,
+            let key = match if text_keys { self.text_key(key_node)? } else { Some(self.key(key_node)?) } {
+                Some(key) => key,
+                None => continue,
             };
             let value = self.value(value_node)?;
             if !found.merging || !found.contains(&key) {
@@ -299,6 +299,21 @@ impl<'a> Decoder<'a> {
         }
     }
 
+    /// A key decoded into a string. A null cannot be, and its entry is lost without a word.
+    fn text_key(&mut self, node: &'a Node) -> Result<Option<GoValue>, Error> {
+        Ok(match (&node.value, self.value(node)?) {
+            (_, GoValue::Nil) => None,
+            (_, key @ GoValue::String(_)) => Some(key),
+            (Value::Scalar(scalar), _) => Some(GoValue::String(scalar.text.clone())),
+            (_, key) => {
+                let tag = if matches!(key, GoValue::Map { .. }) { "!!map" } else { "!!seq" };
+                let line = node.position().line;
+                self.problems.push(format!("line {line}: cannot unmarshal {tag} into string"));
+                None
+            }
+        })
+    }
+
     fn key(&mut self, node: &'a Node) -> Result<GoValue, Error> {
         let key = self.value(node)?;
         if matches!(key, GoValue::Slice(_) | GoValue::Map { .. }) {
@@ -315,29 +330,44 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// v3 compares the texts of the keys, whatever they mean, and goes on to find more.
+    /// v3 compares the texts of the keys, whatever they mean, and names every pair that is the same.
     fn keys_are_unique(&mut self, mapping: &Mapping) -> bool {
-        let before = self.problems.len();
-        let mut seen: HashMap<(std::mem::Discriminant<Value>, &str), u32> = HashMap::new();
-        for (key, _) in &mapping.entries {
-            let text = match &key.value {
-                Value::Scalar(scalar) => scalar.text.as_str(),
-                Value::Alias(name) => name.as_str(),
-                // Go compares the empty texts of two collections, so two of them are always the same key.
-                Value::Mapping(_) | Value::Sequence(_) => "",
-            };
-            let line = key.position().line;
-            if let Some(first) = seen.get(&(std::mem::discriminant(&key.value), text)) {
-                self.problems.push(format!(
-                    "line {line}: mapping key {} already defined at line {first}",
-                    quote(text)
-                ));
-            } else {
-                seen.insert((std::mem::discriminant(&key.value), text), line);
+        let keys: Vec<_> = mapping.iter().map(|(key, _)| (key_identity(key), key.position().line)).collect();
+        let mut places: HashMap<KeyIdentity<'_>, Vec<usize>> = HashMap::with_capacity(keys.len());
+        for (at, (key, _)) in keys.iter().enumerate() {
+            places.entry(*key).or_default().push(at);
+        }
+        if places.len() == keys.len() {
+            return true;
+        }
+        for (at, (key, first)) in keys.iter().enumerate() {
+            for later in places[key].iter().filter(|later| **later > at) {
+                if self.problems.len() >= MAX_PROBLEMS {
+                    return false;
+                }
+                let line = keys[*later].1;
+                let text = quote(key.1);
+                self.problems
+                    .push(format!("line {line}: mapping key {text} already defined at line {first}"));
             }
         }
-        self.problems.len() == before
+        false
     }
+}
+
+/// Enough to see what is wrong; the pairs of many equal keys are too many to name.
+const MAX_PROBLEMS: usize = 1_000;
+
+type KeyIdentity<'a> = (std::mem::Discriminant<Value>, &'a str);
+
+fn key_identity(key: &Node) -> KeyIdentity<'_> {
+    let text = match &key.value {
+        Value::Scalar(scalar) => scalar.text.as_str(),
+        Value::Alias(name) => name.as_str(),
+        // Go compares the empty texts of two collections, so two of them are always the same key.
+        Value::Mapping(_) | Value::Sequence(_) => "",
+    };
+    (std::mem::discriminant(&key.value), text)
 }
 
 /// The entries of a map while it is filled; large ones are indexed.
@@ -459,18 +489,25 @@ fn is_merge_v3(key: &Node) -> bool {
         && (key.tag == Tag::Merge || (scalar.style == ScalarStyle::Plain && key.tag == Tag::Implicit))
 }
 
-fn to_json_value(value: GoValue, schema: Schema) -> Result<Json, Error> {
+/// Keys that cannot be are found before values that cannot be: the latter are left in `refused`.
+fn to_json_value(value: GoValue, schema: Schema, refused: &mut Option<Error>) -> Result<Json, Error> {
     Ok(match value {
         GoValue::Nil => Json::Null,
         GoValue::Bool(value) => Json::Bool(value),
         GoValue::Int(value) => Json::Number(value.into()),
         GoValue::Uint(value) => Json::Number(value.into()),
-        GoValue::Float(value) => Json::Number(json_number(value)?),
+        GoValue::Float(value) => match Number::from_f64(value) {
+            Some(number) => Json::Number(number),
+            None => {
+                refused.get_or_insert_with(|| unsupported_float(value));
+                Json::Null
+            }
+        },
         GoValue::String(text) => Json::String(text.into()),
         GoValue::Time(time) => Json::String(time.to_string()),
-        GoValue::Slice(items) => {
-            Json::Array(items.into_iter().map(|item| to_json_value(item, schema)).collect::<Result<_, _>>()?)
-        }
+        GoValue::Slice(items) => Json::Array(
+            items.into_iter().map(|item| to_json_value(item, schema, refused)).collect::<Result<_, _>>()?,
+        ),
         GoValue::Map { entries, string_keys } => {
             if schema == Schema::V3 && !string_keys {
                 let message = "json: unsupported type: map[interface {}]interface {}";
@@ -479,16 +516,11 @@ fn to_json_value(value: GoValue, schema: Schema) -> Result<Json, Error> {
             let mut map = Map::new();
             for (key, value) in entries {
                 let key = key_text(key, &value)?;
-                map.insert(key, to_json_value(value, schema)?);
+                map.insert(key, to_json_value(value, schema, refused)?);
             }
             Json::Object(map)
         }
     })
-}
-
-/// encoding/json prints a whole float as an integer, so it is one for whoever reads the JSON.
-fn json_number(value: f64) -> Result<Number, Error> {
-    Number::from_f64(value).ok_or_else(|| unsupported_float(value))
 }
 
 pub(crate) fn unsupported_float(value: f64) -> Error {
@@ -587,14 +619,33 @@ fn go_value_syntax(value: &GoValue) -> String {
             )
         }
         GoValue::Map { entries, string_keys } => {
-            let mut shown: Vec<String> = entries
+            let mut sorted: Vec<&(GoValue, GoValue)> = entries.iter().collect();
+            sorted.sort_by(|(a, _), (b, _)| match (a, b) {
+                (GoValue::String(a), GoValue::String(b)) => a.cmp(b),
+                (GoValue::Int(a), GoValue::Int(b)) => a.cmp(b),
+                (GoValue::Float(a), GoValue::Float(b)) => a.total_cmp(b),
+                _ => key_rank(a).cmp(&key_rank(b)),
+            });
+            let shown: Vec<String> = sorted
                 .iter()
                 .map(|(key, value)| format!("{}:{}", go_value_syntax(key), go_value_syntax(value)))
                 .collect();
-            shown.sort();
             let kind = if *string_keys { "map[string]interface {}" } else { "map[interface {}]interface {}" };
             format!("{kind}{{{}}}", shown.join(", "))
         }
+    }
+}
+
+/// The order in which Go prints keys of different types.
+fn key_rank(key: &GoValue) -> u8 {
+    match key {
+        GoValue::Nil => 0,
+        GoValue::String(_) => 1,
+        GoValue::Int(_) => 2,
+        GoValue::Float(_) => 3,
+        GoValue::Bool(_) => 4,
+        GoValue::Uint(_) => 5,
+        GoValue::Time(_) | GoValue::Slice(_) | GoValue::Map { .. } => 6,
     }
 }
 

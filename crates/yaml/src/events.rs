@@ -81,12 +81,13 @@ pub(crate) struct Parser<'a> {
     comments: Unfolded,
     /// The head comment of a dash whose entry is a collection.
     stem: String,
+    pending_error: Option<Error>,
 }
 
 impl<'a> Parser<'a> {
-    pub fn new(text: &'a str, schema: Schema, keep_comments: bool, max_depth: usize) -> Self {
+    pub fn new(scanner: Scanner<'a>, schema: Schema, keep_comments: bool) -> Self {
         Self {
-            scanner: Scanner::new(text, schema, keep_comments, max_depth),
+            scanner,
             schema,
             keep_comments,
             state: State::StreamStart,
@@ -95,11 +96,20 @@ impl<'a> Parser<'a> {
             tag_directives: Vec::new(),
             comments: Unfolded::default(),
             stem: String::new(),
+            pending_error: None,
         }
     }
 
     /// The next event; after the end of the stream it is `StreamEnd` for ever.
     pub fn next(&mut self) -> Result<Event<'a>, Error> {
+        let event = self.step()?;
+        match self.pending_error.take() {
+            Some(error) => Err(error),
+            None => Ok(event),
+        }
+    }
+
+    fn step(&mut self) -> Result<Event<'a>, Error> {
         match self.state {
             State::StreamStart => {
                 self.peek()?;
@@ -445,7 +455,14 @@ impl<'a> Parser<'a> {
     /// that of its first key or entry.
     fn pass_dash(&mut self) -> Result<Seen, Error> {
         let above = self.comments.head.len();
-        let next = self.advance()?;
+        let next = match self.advance() {
+            // go-yaml goes on here and reports the error with the next event, unless it meets another one.
+            Err(error) if above > 0 => {
+                self.pending_error = Some(error);
+                self.peek()?
+            }
+            next => next?,
+        };
         if above > 0 && matches!(next.kind, Kind::BlockSequenceStart | Kind::BlockMappingStart) {
             let rest = self.comments.head.get(above + 1..).unwrap_or_default().to_owned();
             self.comments.head.truncate(above);

@@ -4,15 +4,15 @@ use std::borrow::Cow;
 
 use crate::{Error, ErrorKind};
 
-/// The text of a stream without its byte order mark: UTF-8, or UTF-16 if the mark says so.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
-    let text = match bytes {
-        [0xff, 0xfe, rest @ ..] => Cow::Owned(decode_utf16(rest, u16::from_le_bytes)?),
-        [0xfe, 0xff, rest @ ..] => Cow::Owned(decode_utf16(rest, u16::from_be_bytes)?),
-        [0xef, 0xbb, 0xbf, rest @ ..] => Cow::Borrowed(decode_utf8(rest)?),
-        _ => Cow::Borrowed(decode_utf8(bytes)?),
-    };
-    if has_control(&text) { Err(encoding("control characters are not allowed")) } else { Ok(text) }
+/// The text of a stream without its byte order mark: UTF-8, or UTF-16 if the mark says so. When it holds what no
+/// text may hold, the text ends before it, and the error comes along for whoever gets there.
+pub(crate) fn decode(bytes: &[u8]) -> (Cow<'_, str>, Option<Error>) {
+    match bytes {
+        [0xff, 0xfe, rest @ ..] => decode_utf16(rest, u16::from_le_bytes),
+        [0xfe, 0xff, rest @ ..] => decode_utf16(rest, u16::from_be_bytes),
+        [0xef, 0xbb, 0xbf, rest @ ..] => decode_utf8(rest),
+        _ => decode_utf8(bytes),
+    }
 }
 
 /// How many bytes of `bytes` come before the text that [`decode`] returns.
@@ -20,15 +20,32 @@ pub(crate) fn bom_len(bytes: &[u8]) -> usize {
     if bytes.starts_with(&[0xef, 0xbb, 0xbf]) { 3 } else { 0 }
 }
 
-fn decode_utf8(bytes: &[u8]) -> Result<&str, Error> {
-    std::str::from_utf8(bytes).map_err(|error| {
-        let rest = &bytes[error.valid_up_to()..];
-        // A control character before the broken one is found first.
-        match std::str::from_utf8(&bytes[..error.valid_up_to()]) {
-            Ok(valid) if has_control(valid) => encoding("control characters are not allowed"),
-            Ok(_) | Err(_) => encoding(utf8_problem(rest)),
+fn decode_utf8(bytes: &[u8]) -> (Cow<'_, str>, Option<Error>) {
+    let (text, mut error) = match std::str::from_utf8(bytes) {
+        Ok(text) => (text, None),
+        Err(error) => {
+            let (valid, rest) = bytes.split_at(error.valid_up_to());
+            (std::str::from_utf8(valid).unwrap_or_default(), Some(encoding(utf8_problem(rest))))
         }
-    })
+    };
+    let mut end = text.len();
+    if let Some(control) = control_character(text) {
+        end = control;
+        error = Some(encoding("control characters are not allowed"));
+    }
+    if error.is_some() {
+        end = end_of_chunk_before(text, end);
+    }
+    (Cow::Borrowed(&text[..end]), error)
+}
+
+/// go-yaml reads 512 bytes at a time and finds a broken character when it needs the first of them.
+fn end_of_chunk_before(text: &str, at: usize) -> usize {
+    let mut end = at / 512 * 512;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    end
 }
 
 /// libyaml's name for what is wrong with the sequence at the start of `bytes`.
@@ -51,26 +68,32 @@ fn utf8_problem(bytes: &[u8]) -> &'static str {
     if value < shortest { "invalid length of a UTF-8 sequence" } else { "invalid Unicode character" }
 }
 
-fn decode_utf16(bytes: &[u8], unit: impl Fn([u8; 2]) -> u16) -> Result<String, Error> {
+fn decode_utf16(bytes: &[u8], unit: impl Fn([u8; 2]) -> u16) -> (Cow<'_, str>, Option<Error>) {
     let (pairs, rest) = bytes.as_chunks::<2>();
-    if !rest.is_empty() {
-        return Err(encoding("incomplete UTF-16 character"));
+    let mut text = String::with_capacity(bytes.len());
+    for c in char::decode_utf16(pairs.iter().map(|pair| unit(*pair))) {
+        let Ok(c) = c else { return (Cow::Owned(text), Some(encoding("unexpected low surrogate area"))) };
+        if is_control(c) {
+            return (Cow::Owned(text), Some(encoding("control characters are not allowed")));
+        }
+        text.push(c);
     }
-    char::decode_utf16(pairs.iter().map(|pair| unit(*pair)))
-        .collect::<Result<_, _>>()
-        .map_err(|_| encoding("unexpected low surrogate area"))
+    let error = (!rest.is_empty()).then(|| encoding("incomplete UTF-16 character"));
+    (Cow::Owned(text), error)
 }
 
-fn has_control(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let suspicious = |byte: u8| (byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r')) || byte == 0x7f;
-    if bytes.is_ascii() {
-        return bytes.iter().any(|byte| suspicious(*byte));
+/// Where the first character stands that no YAML text may hold.
+fn control_character(text: &str) -> Option<usize> {
+    if text.is_ascii() {
+        return text.bytes().position(|byte| is_control(char::from(byte)));
     }
-    text.chars().any(|c| {
-        (c.is_ascii() && suspicious(c as u8))
-            || matches!(c, '\u{80}'..='\u{84}' | '\u{86}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}')
-    })
+    text.find(is_control)
+}
+
+fn is_control(c: char) -> bool {
+    matches!(c,
+        '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}'
+        | '\u{fffe}' | '\u{ffff}')
 }
 
 fn encoding(message: &str) -> Error {
@@ -82,7 +105,7 @@ mod tests {
     use super::*;
 
     fn problem(bytes: &[u8]) -> String {
-        decode(bytes).unwrap_err().to_string()
+        decode(bytes).1.unwrap().to_string()
     }
 
     #[test]
@@ -97,8 +120,8 @@ mod tests {
 
     #[test]
     fn utf_16_is_read_by_its_mark() {
-        assert_eq!(decode(b"\xff\xfea\0:\0").unwrap(), "a:");
-        assert_eq!(decode(b"\xfe\xff\0a\0:").unwrap(), "a:");
-        assert_eq!(decode(b"\xef\xbb\xbfa:").unwrap(), "a:");
+        assert_eq!(decode(b"\xff\xfea\0:\0").0, "a:");
+        assert_eq!(decode(b"\xfe\xff\0a\0:").0, "a:");
+        assert_eq!(decode(b"\xef\xbb\xbfa:").0, "a:");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::events::{Event, EventValue, Parser, Properties};
 use crate::input::{bom_len, decode};
 use crate::node::{Comments, Flow, Mapping, Node, Position, Scalar, ScalarStyle, Sequence, Tag, Text, Value};
-use crate::scan::{Mark, Unfolded};
+use crate::scan::{Mark, Scanner, Unfolded};
 use crate::{Error, ErrorKind, Limits, Schema};
 
 /// How a text is read.
@@ -92,8 +92,9 @@ fn read(bytes: &[u8], options: &Options, mut each: impl FnMut(Document) -> bool)
     if bytes.len() > limit {
         return Err(Error::new(ErrorKind::Limit, format!("input exceeds {limit} bytes")));
     }
-    let text = decode(bytes)?;
-    let mut events = Parser::new(&text, options.schema, options.comments, options.limits.depth);
+    let (text, broken) = decode(bytes);
+    let scanner = Scanner::new(&text, broken, options.schema, options.comments, options.limits.depth);
+    let mut events = Parser::new(scanner, options.schema, options.comments);
     let mut builder = Builder::new(bom_len(bytes), *options);
     loop {
         let event = events.next()?;
@@ -221,8 +222,8 @@ impl Builder {
         let Some(mut frame) = self.open.pop() else { return Ok(()) };
         let position = frame.node.position();
         frame.node.set_position(Position { end: end.max(position.start), ..position });
-        if let Some(comments) = comments {
-            frame.end_comments(*comments);
+        if self.options.comments {
+            frame.end_comments(comments.map_or_else(Unfolded::default, |comments| *comments));
         }
         if self.options.duplicate_keys == DuplicateKeys::Refuse {
             crate::decode::refuse_duplicates(&frame.node)?;
@@ -304,10 +305,13 @@ impl Frame {
         }
     }
 
-    /// The line and foot comments at the end of a collection. Those below a block mapping are its last key's.
+    /// The line and foot comments at the end of a collection replace those at its start. Those below a block
+    /// mapping are its last key's.
     fn end_comments(&mut self, comments: Unfolded) {
-        if !comments.line.is_empty() {
-            self.node.comments_mut().line = comments.line.into();
+        if self.node.comments().is_some() || !comments.line.is_empty() {
+            let own = self.node.comments_mut();
+            own.line = comments.line.into();
+            own.foot = Text::default();
         }
         if comments.foot.is_empty() {
             return;

@@ -140,8 +140,11 @@ fn dotted(text: &str) -> Resolved {
 
 /// A decimal float whose digits may be separated by single underscores, each between two digits.
 fn separated_float(text: &str) -> Option<f64> {
-    if !text.contains('_') {
-        return parse_float(text);
+    let bytes = text.as_bytes();
+    let is_digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
+    let mut separators = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'_');
+    if separators.all(|(at, _)| is_digit(at.checked_sub(1)) && is_digit(Some(at + 1))) {
+        return parse_float(&text.replace('_', ""));
     }
     None
 }

@@ -67,8 +67,8 @@ fn kustomize_output_comes_back_byte_for_byte() {
 }
 
 fn collect(folder: &std::path::Path, files: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
+    for entry in std::fs::read_dir(folder).expect("the corpus can be listed") {
+        let path = entry.expect("the corpus can be listed").path();
         if path.is_dir() {
             collect(&path, files);
         } else if path.file_name().is_some_and(|name| name == "expected.yaml") {

@@ -7,7 +7,7 @@
 use super::analysis::{analyze, is_blank, is_break};
 use super::emitter::{CollectionStyle, Emitter};
 use super::node::format_node;
-use super::sigs::{write_json_number, write_json_string};
+use super::sigs::{write_json_key, write_json_number, write_json_string};
 use super::{Dialect, EmitError};
 use crate::decode::Decoder;
 use crate::node::{Flow, Mapping, Node, Scalar, ScalarStyle, Tag, Value};
@@ -74,8 +74,8 @@ fn survives_text(node: &Node, scalar: &Scalar, in_flow: bool) -> bool {
         ScalarStyle::SingleQuoted => !text.contains(is_break),
         // go-yaml gets the breaks of folded text wrong, and the indentation of text that starts with a blank.
         ScalarStyle::Folded => false,
-        ScalarStyle::Literal => !text.starts_with(|c| is_blank(c) || is_break(c)) && !text.is_empty(),
-        ScalarStyle::Plain if text.contains('\n') => !text.starts_with(|c| is_blank(c) || is_break(c)),
+        ScalarStyle::Literal => survives_as_literal(text),
+        ScalarStyle::Plain if text.contains('\n') => survives_as_literal(text),
         ScalarStyle::Plain if text.is_empty() => !in_flow,
         // Quotes would turn a number or a time into a string.
         ScalarStyle::Plain => {
@@ -84,6 +84,11 @@ fn survives_text(node: &Node, scalar: &Scalar, in_flow: bool) -> bool {
             plain || node.short_tag() == "!!str"
         }
     }
+}
+
+/// A comment below text that keeps its last empty lines would add one more.
+fn survives_as_literal(text: &str) -> bool {
+    !text.is_empty() && !text.starts_with(|c| is_blank(c) || is_break(c)) && !text.ends_with("\n\n")
 }
 
 fn is_string_key(key: &Node) -> bool {
@@ -123,7 +128,7 @@ fn write_node(emitter: &mut Emitter, node: &Node) -> Result<(), EmitError> {
             sort_keys(&mut entries, |(key, _)| key, Dialect::V2);
             emitter.begin_mapping(CollectionStyle::block(entries.len()));
             for (key, value) in entries {
-                write_json_string(emitter, key)?;
+                write_json_key(emitter, key)?;
                 write_node(emitter, value)?;
             }
             emitter.end_mapping();

@@ -39,7 +39,7 @@ fn write_value(emitter: &mut Emitter, value: &Value) -> Result<(), EmitError> {
             sort_keys(&mut entries, |(key, _)| key.as_str(), Dialect::V2);
             emitter.begin_mapping(CollectionStyle::block(entries.len()));
             for (key, value) in entries {
-                write_json_string(emitter, key)?;
+                write_json_key(emitter, key)?;
                 write_value(emitter, value)?;
             }
             emitter.end_mapping();
@@ -61,6 +61,16 @@ pub(super) fn write_json_number(emitter: &mut Emitter, text: &str) {
         | Resolved::Binary
         | Resolved::Merge => emitter.scalar(text, ScalarStyle::Plain),
     }
+}
+
+/// A key that was printed as JSON. go-yaml finds the colon only if the key is on one line and not too long.
+pub(super) fn write_json_key(emitter: &mut Emitter, key: &str) -> Result<(), EmitError> {
+    let lost = key.contains('\u{85}')
+        || (key.len() > 170 && crate::json_text(&Value::String(key.to_owned())).chars().count() > 1024);
+    if lost {
+        return Err(EmitError::Refused("did not find expected ',' or '}'"));
+    }
+    write_json_string(emitter, key)
 }
 
 /// A string that was printed as JSON and is now read by go-yaml v2.

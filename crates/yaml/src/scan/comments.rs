@@ -2,6 +2,7 @@
 //! the tokens read so far.
 
 use super::{Kind, Mark, Scanner};
+use crate::Schema;
 
 /// A comment, or several lines of one, on its way to a token.
 #[derive(Debug, Default)]
@@ -105,9 +106,27 @@ impl Scanner<'_> {
             return;
         }
         self.skip_text(blanks);
+        if !self.keep_comments {
+            return self.skip_to_line_end();
+        }
         let start = self.mark();
         let line = self.read_to_line_end();
         self.comments.push(Comment { token, start, line, ..Comment::default() });
+    }
+
+    /// Passes the comment here. v3 also passes those on the lines below, tabs before them included.
+    pub(super) fn skip_comments(&mut self) {
+        self.skip_to_line_end();
+        while self.schema == Schema::V3 {
+            let white = (1..PEEK).find(|offset| !self.is_blank(*offset) && !self.is_break(*offset));
+            match white {
+                Some(offset) if self.at(offset) == b'#' => {
+                    self.skip_white(offset);
+                    self.skip_to_line_end();
+                }
+                Some(_) | None => return,
+            }
+        }
     }
 
     fn read_to_line_end(&mut self) -> String {

@@ -127,6 +127,7 @@ struct SimpleKey {
 pub(crate) struct Scanner<'a> {
     text: &'a str,
     bytes: &'a [u8],
+    broken: Option<Error>,
     pos: usize,
     line: u32,
     column: u32,
@@ -156,11 +157,19 @@ pub(crate) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    pub fn new(text: &'a str, schema: Schema, keep_comments: bool, max_depth: usize) -> Self {
+    /// `broken` says why the text ends where it does, if it is not the end of the input.
+    pub fn new(
+        text: &'a str,
+        broken: Option<Error>,
+        schema: Schema,
+        keep_comments: bool,
+        max_depth: usize,
+    ) -> Self {
         let start = Token { value: TokenValue::StreamStart, start: Mark::default(), end: Mark::default() };
         Self {
             text,
             bytes: text.as_bytes(),
+            broken,
             pos: 0,
             line: 0,
             column: 0,
@@ -205,7 +214,11 @@ impl<'a> Scanner<'a> {
             if self.head + reserve < self.tokens.len() && !self.head_may_be_key()? {
                 return Ok(());
             }
-            self.fetch_next()?;
+            let fetched = self.fetch_next();
+            if let Some(error) = self.broken.as_ref().filter(|_| self.pos + 3 >= self.bytes.len()) {
+                return Err(error.clone());
+            }
+            fetched?;
         }
     }
 
@@ -241,8 +254,8 @@ impl<'a> Scanner<'a> {
             comment_mark = self.tokens.last().map_or(comment_mark, |token| token.start);
         }
         self.fetch_content(byte)?;
-        if self.keep_comments
-            // A dash has no line comment: it becomes the head comment of what follows.
+        // A dash has no line comment: it becomes the head comment of what follows.
+        if self.schema == Schema::V3
             && self.tokens.last().is_none_or(|token| token.value.kind() != Kind::BlockEntry)
         {
             self.scan_line_comment(comment_mark);
@@ -332,7 +345,7 @@ impl<'a> Scanner<'a> {
         self.remove_simple_key()?;
         let level = self.simple_keys.len() - 1;
         self.simple_keys[level] = key;
-        if self.keys_by_token.len() > 32 {
+        if self.keys_by_token.len() > 4 {
             let parsed = self.parsed;
             self.keys_by_token.retain(|(number, _)| *number >= parsed);
         }
@@ -561,7 +574,7 @@ impl<'a> Scanner<'a> {
                 if self.keep_comments {
                     self.scan_comments(scan_mark);
                 } else {
-                    self.skip_to_line_end();
+                    self.skip_comments();
                 }
             }
             if !self.is_break(0) {

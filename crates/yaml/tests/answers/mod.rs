@@ -3,6 +3,7 @@
 use yaml::{Comments, Document, Flow, Node, Options, ScalarStyle, Schema, Value};
 
 /// The questions, in the order of the answers.
+#[allow(dead_code, reason = "not every user of this module asks all of them")]
 pub const QUESTIONS: [&str; 8] =
     ["v2", "v3", "toJson", "toJsonStrict", "toYaml", "format", "kustomize", "nodes"];
 
