@@ -101,8 +101,7 @@ fn wants_attention(change: &Change) -> bool {
     let (Some(new), Some(old)) = (&change.new, &change.old) else {
         return true;
     };
-    let request =
-        |object: &DynamicObject| object.annotations().get(flux_api::names::RECONCILE_REQUEST).cloned();
+    let request = |object: &DynamicObject| object.annotations().get(super::REQUESTED_AT).cloned();
     new.metadata.generation != old.metadata.generation
         || new.metadata.deletion_timestamp != old.metadata.deletion_timestamp
         || request(new) != request(old)

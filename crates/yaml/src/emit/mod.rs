@@ -12,7 +12,7 @@ mod sigs;
 mod writer;
 
 pub use emitter::{CollectionStyle, Emitter};
-pub use kustomize::{kustomize_yaml, kustomize_yaml_into};
+pub use kustomize::{kustomize_json, kustomize_yaml, kustomize_yaml_into};
 pub use node::{format_document, format_node};
 pub(crate) use scalar::quoted_scalar;
 pub use sigs::to_yaml_sigs;
