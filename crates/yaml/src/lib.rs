@@ -12,11 +12,13 @@
 //!
 //! Deliberately absent: serde data binding, YAML 1.2 schemas, and any input or output of its own.
 
+mod binary;
 mod decode;
 mod edit;
 mod emit;
 mod error;
 mod events;
+mod go_value;
 mod input;
 mod json;
 mod limits;

@@ -158,7 +158,7 @@ fn write_scalar(emitter: &mut Emitter, resolved: Resolved, text: &str) -> Result
         Resolved::String | Resolved::Merge => write_json_string(emitter, text)?,
         // The JSON string is read back as a string, which v2 has to quote to keep it one.
         Resolved::Timestamp(time) => emitter.scalar(&time.to_string(), ScalarStyle::DoubleQuoted),
-        Resolved::Binary => write_json_string(emitter, &crate::decode::binary_text(text)?)?,
+        Resolved::Binary => write_json_string(emitter, &crate::binary::binary_text(text)?)?,
     }
     Ok(())
 }

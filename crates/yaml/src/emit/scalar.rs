@@ -263,14 +263,13 @@ fn end_header(writer: &mut Writer, comment: &str) {
     writer.whitespace = true;
 }
 
-/// A scalar of one line as it can stand anywhere in a document, with the quotes wanted if possible.
-pub(crate) fn quoted_scalar(text: &str, wanted: ScalarStyle, is_string: bool) -> String {
+/// A scalar of one line with the quotes wanted, if the text allows them.
+pub(crate) fn quoted_scalar(text: &str, wanted: ScalarStyle, is_string: bool, in_flow: bool) -> String {
     let wanted = match wanted {
         ScalarStyle::Plain if is_string => super::emitter::string_style(text, Dialect::V3),
         style => style,
     };
-    // As in a flow collection, where the fewest plain scalars are allowed.
-    let place = Place { in_flow: true, simple_key: true };
+    let place = Place { in_flow, simple_key: true };
     let analysis = super::analysis::analyze(text, Dialect::V3);
     let mut writer = Writer::new(Dialect::V3, String::new());
     match choose_style(wanted, text, analysis, place) {
