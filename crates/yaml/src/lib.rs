@@ -33,8 +33,8 @@ mod timestamp;
 pub use decode::{Decoder, go_syntax, node_to_json, to_json, to_json_strict};
 pub use edit::{replace_scalar, scalar_source};
 pub use emit::{
-    CollectionStyle, Dialect, EmitError, Emitter, format_document, format_node, kustomize_json,
-    kustomize_yaml, kustomize_yaml_into, to_yaml_sigs,
+    CollectionStyle, Dialect, EmitError, Emitter, Layout, format_document, format_document_with, format_node,
+    format_node_with, kustomize_json, kustomize_yaml, kustomize_yaml_into, to_yaml_sigs,
 };
 pub use error::{Error, ErrorKind};
 pub use json::json_text;

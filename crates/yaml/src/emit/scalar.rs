@@ -183,8 +183,8 @@ fn escape(writer: &mut Writer, c: char) {
 /// The indentation and chomping marks behind `|` or `>`.
 fn block_hints(writer: &mut Writer, text: &str) {
     if text.starts_with(|c| c == ' ' || is_break(c)) {
-        // Two columns deeper, the indentation both dialects are used with.
-        writer.indicator("2", false, false, false);
+        let hint = char::from(b'0' + writer.layout.indent % 10).to_string();
+        writer.indicator(&hint, false, false, false);
     }
     let mut ends = text.chars().rev();
     match (ends.next().is_some_and(is_break), ends.next()) {
