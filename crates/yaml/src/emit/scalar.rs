@@ -200,19 +200,19 @@ pub(super) fn write_literal(writer: &mut Writer, text: &str, header_comment: &st
     writer.indicator("|", true, false, false);
     block_hints(writer, text);
     end_header(writer, header_comment);
-    let mut breaks = true;
-    for c in text.chars() {
-        if is_break(c) {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let line = rest.find(is_break).unwrap_or(rest.len());
+        if line > 0 {
+            writer.write_indent();
+            writer.put_str(&rest[..line]);
+            writer.indention = false;
+        }
+        rest = &rest[line..];
+        if let Some(c) = rest.chars().next() {
             writer.copy_break(c);
             writer.indention = true;
-            breaks = true;
-        } else {
-            if breaks {
-                writer.write_indent();
-            }
-            writer.put(c);
-            writer.indention = false;
-            breaks = false;
+            rest = &rest[c.len_utf8()..];
         }
     }
 }
