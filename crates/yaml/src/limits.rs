@@ -5,17 +5,14 @@
 pub struct Limits {
     /// Size of the input in bytes.
     pub bytes: usize,
-    /// How deep collections may nest. go-yaml allows 10,000; here trees are walked by recursion, also on the small
-    /// stack of a thread.
+    /// How deep collections may nest. go-yaml allows 10,000; the trees here are walked recursively.
     pub depth: usize,
-    /// Nodes of the whole stream.
+    /// Nodes of the whole stream, those made by expanding aliases included.
     pub nodes: usize,
-    /// Nodes of the whole stream that are copies made by expanding aliases.
-    pub expanded_nodes: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { bytes: 256 << 20, depth: 256, nodes: 20_000_000, expanded_nodes: 250_000 }
+        Self { bytes: 256 << 20, depth: 1_000, nodes: 20_000_000 }
     }
 }

@@ -1,0 +1,148 @@
+//! What a control plane does on its own: establish CRDs, empty namespaces, collect garbage, aggregate roles, give
+//! service accounts to namespaces.
+//!
+//! Each controller has a queue of keys that writes fill, and one task that drains it. A key waits at most once.
+
+mod accounts;
+mod aggregation;
+mod bootstrap;
+pub mod crds;
+mod garbage;
+mod namespaces;
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::{Notify, watch};
+
+use crate::auth::rbac;
+use crate::kinds::Resource;
+use crate::server::{Error, Inner};
+use crate::storage::{Place, Stored};
+
+/// Keys to look at, each once.
+pub struct Queue<T> {
+    waiting: Mutex<(VecDeque<T>, HashSet<T>)>,
+    more: Notify,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Queue { waiting: Mutex::default(), more: Notify::new() }
+    }
+}
+
+impl<T: Clone + Eq + std::hash::Hash> Queue<T> {
+    pub fn add(&self, key: T) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if waiting.1.insert(key.clone()) {
+            waiting.0.push_back(key);
+            self.more.notify_one();
+        }
+    }
+
+    fn take(&self) -> Option<T> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let key = waiting.0.pop_front()?;
+        waiting.1.remove(&key);
+        Some(key)
+    }
+
+    pub async fn next(&self) -> T {
+        loop {
+            if let Some(key) = self.take() {
+                return key;
+            }
+            self.more.notified().await;
+        }
+    }
+}
+
+/// A place and a key in it.
+pub type ObjectKey = (Place, Box<str>);
+
+#[derive(Default)]
+pub struct Controllers {
+    pub crds: Queue<String>,
+    pub namespaces: Queue<String>,
+    pub garbage: Queue<ObjectKey>,
+    pub aggregation: Queue<()>,
+    pub workloads: Queue<ObjectKey>,
+    pub simulating: bool,
+}
+
+impl Controllers {
+    pub fn written(&self, resource: &Resource, stored: &Arc<Stored>) {
+        match &*resource.storage {
+            crds::PLACE => self.crds.add(stored.key.to_string()),
+            "namespaces" => self.namespaces.add(stored.key.to_string()),
+            _ => {}
+        }
+        if &*resource.group == rbac::GROUP && &*resource.plural == "clusterroles" {
+            self.aggregation.add(());
+        }
+        if stored.deleting || !stored.owners.is_empty() {
+            self.garbage.add((resource.storage.clone(), stored.key.clone()));
+        }
+        self.workload(resource, stored);
+    }
+
+    pub fn removed(&self, server: &Inner, resource: &Resource, stored: &Arc<Stored>) {
+        match &*resource.storage {
+            crds::PLACE => self.crds.add(stored.key.to_string()),
+            storage if storage.ends_with(rbac::GROUP) => self.aggregation.add(()),
+            _ => {}
+        }
+        for dependent in server.store.dependents(&stored.uid) {
+            self.garbage.add(dependent);
+        }
+        if !stored.owners.is_empty() {
+            garbage::requeue_owners(server, stored);
+        }
+        if let Some(custom) = &resource.custom {
+            self.crds.add(custom.crd.clone());
+        }
+        if !stored.namespace().is_empty() {
+            let namespace = server.store.get("namespaces", stored.namespace());
+            if namespace.is_some_and(|namespace| namespace.deleting) {
+                self.namespaces.add(stored.namespace().to_owned());
+            }
+        }
+        self.workload(resource, stored);
+    }
+
+    fn workload(&self, resource: &Resource, stored: &Stored) {
+        if self.simulating && crate::simulate::PLACES.contains(&&*resource.storage) {
+            self.workloads.add((resource.storage.clone(), stored.key.clone()));
+        }
+    }
+}
+
+/// Writes what every cluster starts with, then starts the controllers.
+pub async fn start(server: &Arc<Inner>, stopped: watch::Receiver<bool>) -> Result<(), Error> {
+    bootstrap::run(server).await?;
+    crds::load(server);
+    aggregation::run(server).await;
+    spawn(server, &stopped, crds::run);
+    spawn(server, &stopped, namespaces::run);
+    spawn(server, &stopped, garbage::run);
+    spawn(server, &stopped, aggregation::run_on_change);
+    crate::simulate::start(server, &stopped);
+    Ok(())
+}
+
+/// Runs a controller until the server stops.
+pub fn spawn<F>(server: &Arc<Inner>, stopped: &watch::Receiver<bool>, run: impl FnOnce(Arc<Inner>) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let task = run(server.clone());
+    let mut stopped = stopped.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = task => {}
+            // An error means that the last handle is gone.
+            _ = stopped.wait_for(|stop| *stop) => {}
+        }
+    });
+}

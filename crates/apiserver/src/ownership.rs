@@ -1,0 +1,99 @@
+//! managedFields: who owns which field, kept on every write, and server-side apply on top of it.
+//!
+//! The merge itself is `apply`'s; this file fits it to requests: manager names, times, schemas, refusals.
+
+use kube_schema::{Schema, Schemas};
+use serde_json::{Value, json};
+
+use crate::apply::{Error, FieldManager, Type, reset_fields};
+use crate::object;
+use crate::rest::Call;
+use crate::status::{Cause, CauseReason, Status};
+use crate::strategy;
+use crate::structural::builtin;
+
+/// The name a manager goes by: the `fieldManager` parameter, else what the user agent begins with.
+pub fn manager_name(parameter: &str, user_agent: &str) -> String {
+    if !parameter.is_empty() {
+        return parameter.to_owned();
+    }
+    let name = user_agent.split('/').next().unwrap_or_default();
+    if name.is_empty() { "unknown".to_owned() } else { name.chars().take(128).collect() }
+}
+
+/// The schema of a builtin kind.
+pub fn builtin_schema(call: &Call) -> Option<Schema<'static>> {
+    let kind = Schemas::kubernetes().kind_of(&call.resource.api_version(), &call.resource.kind)?;
+    kind.schema()
+}
+
+/// Gives the caller every field that `new` changed or added against `old`.
+pub fn after_write(call: &Call, old: Option<&Value>, new: &mut Value) {
+    let after = std::mem::take(new);
+    *new = with_manager(call, |fields| fields.track_update(old, after, &call.options.field_manager));
+}
+
+/// Server-side apply: the new object, or why not.
+pub fn apply(call: &Call, live: Option<&Value>, wanted: &Value) -> Result<Value, Status> {
+    let options = &call.options;
+    let applied =
+        with_manager(call, |fields| fields.apply(live, wanted, &options.field_manager, options.force));
+    applied.map_err(|error| match error {
+        Error::Conflict(conflicts) => {
+            let causes: Vec<Cause> = conflicts
+                .iter()
+                .map(|one| Cause::new(CauseReason::ManagerConflict, one.field(), one.message()))
+                .collect();
+            Status::apply_conflict(conflicts.to_string(), &causes)
+        }
+        Error::BadRequest(message) => Status::bad_request(message),
+        Error::Internal(message) => Status::unexpected(message),
+    })
+}
+
+fn with_manager<R>(call: &Call, act: impl FnOnce(&FieldManager<'_>) -> R) -> R {
+    let resource = &call.resource;
+    let api_version = resource.api_version();
+    let nothing = json!({ "apiVersion": api_version, "kind": &*resource.kind });
+    let (type_, empty) = match (&resource.custom, builtin_schema(call)) {
+        (Some(custom), _) => match &custom.schemas {
+            Some(schemas) => (Type::CustomResource(schemas.root()), nothing),
+            None => (Type::Deduced, nothing),
+        },
+        (None, Some(schema)) => (Type::builtin(schema), builtin::empty(&api_version, &resource.kind, schema)),
+        (None, None) => (Type::Deduced, nothing),
+    };
+    let registry = call.server.registry();
+    let served = |version: &str| registry.by_kind(version, &resource.kind).is_some();
+    act(&FieldManager {
+        type_,
+        api_version: &api_version,
+        kind: &resource.kind,
+        subresource: &call.subresource,
+        reset: &reset_fields(
+            &resource.group,
+            &resource.kind,
+            &call.subresource,
+            strategy::of(resource).status,
+        ),
+        empty: &empty,
+        served: &served,
+        now: &call.now(),
+    })
+}
+
+/// Whether two states differ in nothing but the times of their managers.
+pub fn same_but_for_times(old: &Value, new: &Value) -> bool {
+    let strip = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(Value::Array(list)) = object::meta_mut(&mut object).get_mut("managedFields") {
+            for entry in list {
+                if let Some(fields) = entry.as_object_mut() {
+                    fields.remove("time");
+                }
+            }
+        }
+        object
+    };
+    strip(old) == strip(new)
+}
