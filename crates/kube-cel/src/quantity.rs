@@ -13,6 +13,8 @@ const NANO: i128 = 1_000_000_000;
 pub struct Quantity {
     nanos: i128,
     format: Format,
+    /// Whether it was written without anything behind the point: what was not, Kubernetes does not call an integer, not even `1000m`.
+    whole: bool,
     /// The text as written, where Kubernetes keeps it when it encodes the quantity again.
     kept: Option<String>,
 }
@@ -49,7 +51,8 @@ impl Quantity {
             format = Format::DecimalSi;
         }
         let kept = parts.is_kept(exponent, format).then(|| text.to_owned());
-        Ok(Quantity { nanos, format, kept })
+        let whole = parts.is_whole(exponent, format);
+        Ok(Quantity { nanos, format, whole, kept })
     }
 
     /// The text Kubernetes writes after decoding `text`: `1000m` is `1`, `1.5Gi` is `1536Mi`.
@@ -63,7 +66,7 @@ impl Quantity {
 
     /// The value, if it is whole and fits.
     pub fn as_integer(&self) -> Option<i64> {
-        if self.nanos % NANO != 0 {
+        if !self.whole || self.nanos % NANO != 0 {
             return None;
         }
         i64::try_from(self.nanos / NANO).ok()
@@ -74,15 +77,19 @@ impl Quantity {
     }
 
     pub fn add(&self, other: &Quantity) -> Quantity {
-        Quantity { nanos: self.nanos.saturating_add(other.nanos), format: self.format, kept: None }
+        self.with(self.nanos.saturating_add(other.nanos), other)
     }
 
     pub fn subtract(&self, other: &Quantity) -> Quantity {
-        Quantity { nanos: self.nanos.saturating_sub(other.nanos), format: self.format, kept: None }
+        self.with(self.nanos.saturating_sub(other.nanos), other)
     }
 
     pub fn from_integer(value: i64) -> Quantity {
-        Quantity { nanos: i128::from(value) * NANO, format: Format::DecimalSi, kept: None }
+        Quantity { nanos: i128::from(value) * NANO, format: Format::DecimalSi, whole: true, kept: None }
+    }
+
+    fn with(&self, nanos: i128, other: &Quantity) -> Quantity {
+        Quantity { nanos, format: self.format, whole: self.whole && other.whole, kept: None }
     }
 }
 
@@ -191,6 +198,13 @@ impl<'a> Parts<'a> {
         // Binary quantities are capped at what an int64 holds.
         let value = if base == 2 { value.min(i128::from(i64::MAX) * NANO) } else { value };
         Ok(if self.negative { -value } else { value })
+    }
+
+    fn is_whole(&self, exponent: i32, format: Format) -> bool {
+        match format {
+            Format::BinarySi => self.fraction.is_empty(),
+            Format::DecimalExponent | Format::DecimalSi => i64::from(exponent) >= self.fraction.len() as i64,
+        }
     }
 
     /// Whether Kubernetes keeps the text as it is: what it takes for canonical at first sight, even if it is not.
