@@ -26,6 +26,10 @@ pub fn run(scope: Scope) -> Result<()> {
     let started = Instant::now();
     let mut counts = Counts::default();
     let mut failed = Vec::new();
+    let tools = match scope {
+        Scope::Usual => tools as fn() -> Result<()>,
+        Scope::WithPeers => tools_and_peers,
+    };
     for (title, step) in [
         ("programs the tests need", programs as fn() -> Result<()>),
         ("format", format),
@@ -110,12 +114,22 @@ fn build() -> Result<()> {
     cargo::run(&mut cargo::cargo(&["test", "--workspace", "--locked", "--no-run", "--quiet"]))
 }
 
+fn tools() -> Result<()> {
+    build_tools(&TOOLS)
+}
+
+fn tools_and_peers() -> Result<()> {
+    tools()?;
+    build_tools(&["flux-2.9.4"])?;
+    build_tools(&["peers"])
+}
+
 /// Runs the binary that the build of the tests has made: `cargo run -p testbed` would compile half of the
 /// dependencies again, with the features that only testbed asks for.
-fn tools() -> Result<()> {
+fn build_tools(names: &[&str]) -> Result<()> {
     let testbed = cargo::target_folder()?.join("debug/testbed");
     let mut command = Command::new(testbed);
-    command.arg("tools").args(TOOLS);
+    command.arg("tools").args(names);
     command.stdout(std::process::Stdio::null());
     cargo::run(&mut command)
 }

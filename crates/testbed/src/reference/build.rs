@@ -27,7 +27,7 @@ pub(super) fn build(
     std::fs::create_dir_all(&module)?;
     let title = format!("{name} {}", recipe.version);
     eprintln!("testbed: building {title} from {} (once)", recipe.module);
-    write_module(&go, recipe, package, &module)
+    write_module(&go, recipe, &module)
         .with_context(|| format!("resolve {}@v{}", recipe.module, recipe.version))?;
 
     let unfinished = module.join(format!("{name}.new"));
@@ -48,6 +48,9 @@ pub(super) fn build(
 pub(super) fn answers_to_its_version(path: &Path, recipe: &Recipe) -> bool {
     let mut command = Command::new(path);
     // kubectl has no `--version` flag, and `version` alone would ask a server.
+    if recipe.version_command.is_empty() {
+        return false;
+    }
     if path.ends_with("kubectl") {
         command.args(["version", "--client"]);
     } else {
@@ -65,15 +68,21 @@ fn linker_flags(recipe: &Recipe) -> String {
     }
 }
 
-fn write_module(go: &Path, recipe: &Recipe, package: &str, module: &Path) -> Result<()> {
-    let file = module.join("go.mod");
-    if recipe.staging {
-        return Ok(std::fs::write(file, staging_module(go, recipe, module)?)?);
+/// A module that requires the tool and replaces what the tool's own go.mod replaces: Go heeds replacements in the
+/// main module only. Written anew each time, so that what an interrupted attempt left behind does not matter.
+fn write_module(go: &Path, recipe: &Recipe, module: &Path) -> Result<()> {
+    let start = "module reference\n\ngo 1.26\n";
+    std::fs::write(module.join("go.mod"), start)?;
+    let requirement = format!("{}@v{}", recipe.module, recipe.version);
+    let output = run(command(go, module).args(["mod", "download", "-json", &requirement]))?;
+    let answer: serde_json::Value = serde_json::from_str(&output)?;
+    let path = answer["GoMod"].as_str().context("go named no go.mod")?;
+    let upstream = std::fs::read_to_string(path).with_context(|| format!("read {path}"))?;
+    let mut text = format!("{start}\nrequire {} v{}\n\n", recipe.module, recipe.version);
+    for replacement in replacements(&upstream, &recipe.version_of_folders()) {
+        text.push_str(&format!("replace {replacement}\n"));
     }
-    // Always from the start: what an interrupted attempt left behind must not matter.
-    std::fs::write(&file, "module reference\n\ngo 1.26\n")?;
-    let requirement = format!("{package}@v{}", recipe.version);
-    run(command(go, module).args(["get", &requirement]))?;
+    std::fs::write(module.join("go.mod"), text)?;
     if recipe.added_files.is_empty() {
         return Ok(());
     }
@@ -125,38 +134,20 @@ fn run(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// k8s.io/kubernetes 1.X.Y replaces its staging modules with folders of its own; published, they are v0.X.Y.
-fn staging_module(go: &Path, recipe: &Recipe, module: &Path) -> Result<String> {
-    let requirement = format!("{}@v{}", recipe.module, recipe.version);
-    let output = command(go, module).args(["mod", "download", "-json", &requirement]).output()?;
-    if !output.status.success() {
-        bail!(
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout).trim(),
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
-    }
-    let answer: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    let path = answer["GoMod"].as_str().context("go named no go.mod")?;
-    let upstream = std::fs::read_to_string(path).with_context(|| format!("read {path}"))?;
-    let staging = format!("v0.{}", recipe.version.trim_start_matches("1."));
-    let mut text =
-        format!("module reference\n\ngo 1.26\n\nrequire {} v{}\n\n", recipe.module, recipe.version);
-    for name in staged(&upstream) {
-        text.push_str(&format!("replace {name} => {name} {staging}\n"));
-    }
-    Ok(text)
-}
-
-/// The modules that a go.mod replaces with a folder below `./staging`.
-fn staged(upstream: &str) -> Vec<&str> {
+/// The replacements of a go.mod, with modules in folders of the same repository named by their published version.
+fn replacements(upstream: &str, version_of_folders: &str) -> Vec<String> {
     upstream
         .lines()
         .filter_map(|line| {
-            let line = line.trim();
+            let line = line.split("//").next()?.trim();
             let line = line.strip_prefix("replace ").unwrap_or(line);
             let (name, target) = line.split_once(" => ")?;
-            target.starts_with("./staging").then(|| name.trim())
+            let (name, target) = (name.trim(), target.trim());
+            Some(if target.starts_with("./") {
+                format!("{name} => {name} {version_of_folders}")
+            } else {
+                format!("{name} => {target}")
+            })
         })
         .collect()
 }
@@ -209,9 +200,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_spellings_of_a_replacement_are_found() {
-        let text = "replace (\n\tk8s.io/api => ./staging/src/k8s.io/api\n\tx => ../x\n)\nreplace k8s.io/kms => ./staging/src/k8s.io/kms\n";
-        assert_eq!(staged(text), ["k8s.io/api", "k8s.io/kms"]);
+    fn replacements_are_taken_over_and_folders_become_versions() {
+        let text = "replace (\n\tk8s.io/api => ./staging/src/k8s.io/api\n\tx v1.0.0 => y v2.0.0 // why\n)\nreplace k8s.io/kms => ./kms\n";
+        let expected =
+            ["k8s.io/api => k8s.io/api v0.36.3", "x v1.0.0 => y v2.0.0", "k8s.io/kms => k8s.io/kms v0.36.3"];
+        assert_eq!(replacements(text, "v0.36.3"), expected);
     }
 
     #[test]

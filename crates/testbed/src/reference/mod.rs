@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-pub use tools::{Kubernetes, Tool};
+pub use tools::{Controller, Kubernetes, Tool};
 
 /// The path of one of `tool`'s binaries, built first if it is not in the cache.
 ///

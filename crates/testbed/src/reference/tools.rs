@@ -11,6 +11,18 @@ pub enum Tool {
     Sops,
     Age,
     Flux,
+    Controller(Controller),
+}
+
+/// Upstream's controllers, which ours are run beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Controller {
+    Source,
+    Kustomize,
+    Helm,
+    Notification,
+    ImageReflector,
+    ImageAutomation,
 }
 
 /// The Kubernetes minors that the tests run on.
@@ -32,7 +44,7 @@ impl Kubernetes {
 }
 
 impl Tool {
-    /// Every tool, in the order in which a cold machine needs them.
+    /// Every tool but the peers, in the order in which a cold machine needs them.
     pub const ALL: [Tool; 9] = [
         Tool::Kustomize,
         Tool::Etcd,
@@ -45,6 +57,16 @@ impl Tool {
         Tool::Kubernetes(Kubernetes::V1_35),
     ];
 
+    /// What `cargo xtask test --peers` needs besides.
+    pub const PEERS: [Tool; 6] = [
+        Tool::Controller(Controller::Source),
+        Tool::Controller(Controller::Kustomize),
+        Tool::Controller(Controller::Helm),
+        Tool::Controller(Controller::Notification),
+        Tool::Controller(Controller::ImageReflector),
+        Tool::Controller(Controller::ImageAutomation),
+    ];
+
     /// The tool's name with its version, as in `helm-3.22.0`: also the name of its folder in the cache.
     pub fn name(self) -> String {
         self.recipe().folder()
@@ -52,7 +74,7 @@ impl Tool {
 
     /// Finds `helm-3.22.0`, or the newest `helm` when no version is named.
     pub fn named(text: &str) -> Option<Tool> {
-        Tool::ALL.into_iter().find(|tool| {
+        Tool::ALL.into_iter().chain(Tool::PEERS).find(|tool| {
             let recipe = tool.recipe();
             text == recipe.folder() || text == recipe.name
         })
@@ -72,7 +94,6 @@ impl Tool {
                 packages: &[("etcd", "go.etcd.io/etcd/server/v3")],
                 version_variable: None,
                 version_command: &["--version"],
-                staging: false,
                 added_files: &[],
             },
             Tool::Kubernetes(minor) => Recipe {
@@ -86,7 +107,6 @@ impl Tool {
                 ],
                 version_variable: Some("k8s.io/component-base/version.gitVersion=v"),
                 version_command: &["--version"],
-                staging: true,
                 added_files: &[],
             },
             Tool::Kustomize => Recipe {
@@ -96,7 +116,6 @@ impl Tool {
                 packages: &[("kustomize", "sigs.k8s.io/kustomize/kustomize/v5")],
                 version_variable: None,
                 version_command: &["version"],
-                staging: false,
                 added_files: &[],
             },
             Tool::Helm4 => Recipe {
@@ -106,7 +125,6 @@ impl Tool {
                 packages: &[("helm", "helm.sh/helm/v4/cmd/helm")],
                 version_variable: Some("helm.sh/helm/v4/internal/version.version=v"),
                 version_command: &["version"],
-                staging: false,
                 added_files: &[],
             },
             Tool::Helm3 => Recipe {
@@ -116,7 +134,6 @@ impl Tool {
                 packages: &[("helm", "helm.sh/helm/v3/cmd/helm")],
                 version_variable: Some("helm.sh/helm/v3/internal/version.version=v"),
                 version_command: &["version"],
-                staging: false,
                 added_files: &[],
             },
             Tool::Sops => Recipe {
@@ -126,7 +143,6 @@ impl Tool {
                 packages: &[("sops", "github.com/getsops/sops/v3/cmd/sops")],
                 version_variable: None,
                 version_command: &["--version", "--disable-version-check"],
-                staging: false,
                 added_files: &[],
             },
             Tool::Age => Recipe {
@@ -139,7 +155,6 @@ impl Tool {
                 ],
                 version_variable: Some("main.Version=v"),
                 version_command: &["--version"],
-                staging: false,
                 added_files: &[],
             },
             Tool::Flux => Recipe {
@@ -149,11 +164,64 @@ impl Tool {
                 packages: &[("flux", "github.com/fluxcd/flux2/v2/cmd/flux")],
                 version_variable: Some("main.VERSION="),
                 version_command: &["--version"],
-                staging: false,
                 // The release process writes these manifests; the module as published has none, and without any
                 // it does not compile. Commands other than `install` and `bootstrap` do not read them.
                 added_files: &[("cmd/flux/manifests/none.yaml", "{}\n")],
             },
+            Tool::Controller(controller) => controller.recipe(),
+        }
+    }
+}
+
+impl Controller {
+    fn recipe(self) -> Recipe {
+        let recipe = |name, version, module, packages| Recipe {
+            name,
+            version,
+            module,
+            packages,
+            version_variable: None,
+            // They print no version; the stamp is what says that a build is complete.
+            version_command: &[],
+            added_files: &[],
+        };
+        match self {
+            Controller::Source => recipe(
+                "source-controller",
+                "1.9.1",
+                "github.com/fluxcd/source-controller",
+                &[("source-controller", "github.com/fluxcd/source-controller")],
+            ),
+            Controller::Kustomize => recipe(
+                "kustomize-controller",
+                "1.9.4",
+                "github.com/fluxcd/kustomize-controller",
+                &[("kustomize-controller", "github.com/fluxcd/kustomize-controller")],
+            ),
+            Controller::Helm => recipe(
+                "helm-controller",
+                "1.6.3",
+                "github.com/fluxcd/helm-controller",
+                &[("helm-controller", "github.com/fluxcd/helm-controller")],
+            ),
+            Controller::Notification => recipe(
+                "notification-controller",
+                "1.9.3",
+                "github.com/fluxcd/notification-controller",
+                &[("notification-controller", "github.com/fluxcd/notification-controller")],
+            ),
+            Controller::ImageReflector => recipe(
+                "image-reflector-controller",
+                "1.2.4",
+                "github.com/fluxcd/image-reflector-controller",
+                &[("image-reflector-controller", "github.com/fluxcd/image-reflector-controller")],
+            ),
+            Controller::ImageAutomation => recipe(
+                "image-automation-controller",
+                "1.2.4",
+                "github.com/fluxcd/image-automation-controller",
+                &[("image-automation-controller", "github.com/fluxcd/image-automation-controller")],
+            ),
         }
     }
 }
@@ -169,8 +237,6 @@ pub(super) struct Recipe {
     pub(super) version_variable: Option<&'static str>,
     /// Makes the binary print a text that holds its version.
     pub(super) version_command: &'static [&'static str],
-    /// Kubernetes keeps part of its modules in its own tree; from outside they are required by their own versions.
-    pub(super) staging: bool,
     /// Files that the published module lacks, with their content.
     pub(super) added_files: &'static [(&'static str, &'static str)],
 }
@@ -178,6 +244,15 @@ pub(super) struct Recipe {
 impl Recipe {
     pub(super) fn folder(&self) -> String {
         format!("{}-{}", self.name, self.version)
+    }
+
+    /// The version under which modules in folders of the same repository are published.
+    /// Kubernetes calls those of 1.36.3 0.36.3; elsewhere it is the tool's own.
+    pub(super) fn version_of_folders(&self) -> String {
+        match self.module {
+            "k8s.io/kubernetes" => format!("v0.{}", self.version.trim_start_matches("1.")),
+            _ => format!("v{}", self.version),
+        }
     }
 
     pub(super) fn package(&self, binary: &str) -> Option<&'static str> {

@@ -11,7 +11,8 @@ use anyhow::{Result, bail};
 use testbed::reference::{self, Tool};
 
 const USAGE: &str = "usage:
-  testbed tools [TOOL…]      build the reference tools (all if none is named) and print where they are
+  testbed tools [TOOL…]      build the reference tools (all if none is named; `peers`: upstream's
+                             controllers) and print where they are
   testbed tool TOOL [BINARY] build one tool and print the path of its binary
   testbed up                 start a control plane and a Git server that stay, and print how to reach them
   testbed status             say whether they run
@@ -55,6 +56,8 @@ fn run(arguments: &[&str]) -> Result<()> {
 fn tools(names: &[&str]) -> Result<()> {
     let wanted: Vec<Tool> = if names.is_empty() {
         Tool::ALL.to_vec()
+    } else if names == ["peers"] {
+        Tool::PEERS.to_vec()
     } else {
         names.iter().map(|name| find(name)).collect::<Result<_>>()?
     };
@@ -78,7 +81,7 @@ fn tools(names: &[&str]) -> Result<()> {
 
 fn find(name: &str) -> Result<Tool> {
     let Some(tool) = Tool::named(name) else {
-        let known: Vec<String> = Tool::ALL.into_iter().map(Tool::name).collect();
+        let known: Vec<String> = Tool::ALL.into_iter().chain(Tool::PEERS).map(Tool::name).collect();
         bail!("no tool is called {name}; known are {}", known.join(", "));
     };
     Ok(tool)
