@@ -27,7 +27,8 @@ pub fn run(package: Option<&str>) -> Result<()> {
     let mut sets = Vec::new();
     for line in BufReader::new(stdout).lines() {
         let line = line?;
-        if let Some((set, counts)) = test_output::corpus(line.trim()) {
+        // A quiet libtest writes a dot for each test, and no line end.
+        if let Some((set, counts)) = test_output::corpus(line.trim_start_matches('.').trim()) {
             sets.push((set.to_owned(), counts));
         }
         // All of it: between the counts stand the failures.

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::Namespace;
@@ -105,12 +106,17 @@ impl Cluster {
 
     /// Applies every document of `text` (server-side, strict about unknown fields) and returns the objects.
     ///
-    /// Namespaced objects without a namespace go to `namespace`.
+    /// Namespaced objects without a namespace go to `namespace`. After a CustomResourceDefinition its kind can be used
+    /// at once, also by the next document.
     pub async fn apply_yaml(&self, namespace: &str, text: &str) -> Result<Vec<DynamicObject>> {
         let mut applied = Vec::new();
         for document in documents(text)? {
             let object = self.apply(namespace, &document).await;
-            applied.push(object.with_context(|| format!("apply {}", title(&document)))?);
+            let object = object.with_context(|| format!("apply {}", title(&document)))?;
+            if is_definition(&object) {
+                self.await_served(&object).await?;
+            }
+            applied.push(object);
         }
         Ok(applied)
     }
@@ -171,22 +177,40 @@ impl Cluster {
         wait::until_all(api, wait::LIMIT, what, condition).await
     }
 
-    /// Applies CustomResourceDefinitions and waits until their kinds can be used.
+    /// Applies CustomResourceDefinitions and waits until their kinds can be used; nothing else may be in `text`.
     pub async fn apply_crds(&self, text: &str) -> Result<()> {
-        let definition = TypeMeta {
-            api_version: "apiextensions.k8s.io/v1".to_owned(),
-            kind: "CustomResourceDefinition".to_owned(),
-        };
-        for applied in self.apply_yaml("default", text).await? {
-            if applied.types.as_ref() != Some(&definition) {
-                bail!("{} is not a CustomResourceDefinition", title(&applied));
+        let documents = documents(text)?;
+        if let Some(other) = documents.iter().find(|document| !is_definition(document)) {
+            bail!("{} is not a CustomResourceDefinition", title(other));
+        }
+        self.apply_yaml("default", text).await?;
+        Ok(())
+    }
+
+    /// Waits until a CustomResourceDefinition is accepted and its kinds are served.
+    async fn await_served(&self, definition: &DynamicObject) -> Result<()> {
+        let types = definition.types.as_ref().context("no apiVersion and kind")?;
+        let name = definition.metadata.name.as_deref().context("no name")?;
+        let definitions = self.dynamic(types, "").await?;
+        let established = |crd: &DynamicObject| has_condition(crd, "Established", "True");
+        self.await_condition(&definitions, name, "is established", established).await?;
+        let spec = &definition.data["spec"];
+        let versions = spec["versions"].as_array().into_iter().flatten();
+        for version in versions.filter(|version| version["served"] == true) {
+            let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+            let kind = GroupVersionKind::gvk(
+                &text(&spec["group"]),
+                &text(&version["name"]),
+                &text(&spec["names"]["kind"]),
+            );
+            let deadline = tokio::time::Instant::now() + wait::LIMIT;
+            // Established says that the name is free; discovery follows a moment later, and cannot be watched.
+            while let Err(error) = kube::discovery::pinned_kind(&self.client, &kind).await {
+                if tokio::time::Instant::now() > deadline {
+                    return Err(error).with_context(|| format!("{name} is not served"));
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
             }
-            let api = self.dynamic(&definition, "").await?;
-            let name = applied.metadata.name.unwrap_or_default();
-            self.await_condition(&api, &name, "is established", |crd| {
-                has_condition(crd, "Established", "True")
-            })
-            .await?;
         }
         Ok(())
     }
@@ -230,7 +254,7 @@ impl Drop for TemporaryNamespace {
                 let namespaces: Api<Namespace> = Api::all(Client::try_from(config)?);
                 let params = DeleteParams::default();
                 let delete = namespaces.delete(&name, &params);
-                tokio::time::timeout(std::time::Duration::from_secs(10), delete).await??;
+                tokio::time::timeout(Duration::from_secs(10), delete).await??;
                 anyhow::Ok(())
             })
         });
@@ -255,6 +279,10 @@ fn documents(text: &str) -> Result<Vec<DynamicObject>> {
         .flatten()
         .map(|value| serde_json::from_value(value).context("read an object"))
         .collect()
+}
+
+fn is_definition(object: &DynamicObject) -> bool {
+    object.types.as_ref().is_some_and(|types| types.kind == "CustomResourceDefinition")
 }
 
 fn title(object: &DynamicObject) -> String {

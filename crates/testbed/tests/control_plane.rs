@@ -56,6 +56,41 @@ async fn an_unknown_field_is_refused() -> Result<()> {
     Ok(())
 }
 
+const CUSTOM: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: teas.example.com}
+spec:
+  group: example.com
+  names: {kind: Tea, plural: teas}
+  scope: Namespaced
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec: {type: object, properties: {leaves: {type: string}}}
+---
+apiVersion: example.com/v1
+kind: Tea
+metadata: {name: green}
+spec: {leaves: whole}
+";
+
+#[tokio::test]
+async fn a_custom_kind_can_be_used_in_the_document_after_its_definition() -> Result<()> {
+    let cluster = Cluster::real().await?;
+    let namespace = cluster.namespace("custom").await?;
+    let applied = cluster.apply_yaml(namespace.name(), CUSTOM).await?;
+    assert_eq!(applied[1].data["spec"]["leaves"], "whole");
+    let error = cluster.apply_crds(CUSTOM).await.unwrap_err().to_string();
+    assert_eq!(error, "Tea green is not a CustomResourceDefinition");
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_dropped_namespace_goes_away() -> Result<()> {
     let cluster = Cluster::real().await?;
