@@ -19,8 +19,32 @@ pub const READY: &str = "Ready";
 pub const RECONCILING: &str = "Reconciling";
 /// No progress until somebody changes something.
 pub const STALLED: &str = "Stalled";
-/// The applied objects are healthy.
+/// The applied objects are healthy. Kustomization.
 pub const HEALTHY: &str = "Healthy";
+
+/// The artifact of the current revision is in the storage. Sources.
+pub const ARTIFACT_IN_STORAGE: &str = "ArtifactInStorage";
+/// A newer revision than the artifact's exists. Sources; bad news when True, like the next four.
+pub const ARTIFACT_OUTDATED: &str = "ArtifactOutdated";
+/// The source could not be fetched. Sources.
+pub const FETCH_FAILED: &str = "FetchFailed";
+/// The storage failed. Sources.
+pub const STORAGE_OPERATION_FAILED: &str = "StorageOperationFailed";
+/// An included GitRepository has no artifact. GitRepository.
+pub const INCLUDE_UNAVAILABLE: &str = "IncludeUnavailable";
+/// The chart could not be packaged. HelmChart.
+pub const BUILD_FAILED: &str = "BuildFailed";
+/// The signature was checked. Sources.
+pub const SOURCE_VERIFIED: &str = "SourceVerified";
+
+/// The last install, upgrade or uninstall. HelmRelease.
+pub const RELEASED: &str = "Released";
+/// The last test run. HelmRelease.
+pub const TEST_SUCCESS: &str = "TestSuccess";
+/// The last repair of a failed release. HelmRelease.
+pub const REMEDIATED: &str = "Remediated";
+/// Whether the cluster differs from the release. HelmRelease.
+pub const DRIFTED: &str = "Drifted";
 
 closed_set! {
     /// Whether a condition holds.
@@ -112,9 +136,9 @@ pub fn delete(conditions: &mut Vec<Condition>, kind: &str) {
 /// The time moves only if status, reason or message differ from what was there. Marking an object as reconciling takes a Stalled
 /// condition away and the reverse, since one excludes the other.
 pub fn set(conditions: &mut Vec<Condition>, observation: Observation, generation: i64, now: Time) {
-    match observation.kind.as_str() {
-        RECONCILING => delete(conditions, STALLED),
-        STALLED => delete(conditions, RECONCILING),
+    match (observation.kind.as_str(), observation.status) {
+        (RECONCILING, ConditionStatus::True) => delete(conditions, STALLED),
+        (STALLED, ConditionStatus::True) => delete(conditions, RECONCILING),
         _ => {}
     }
     let message = cut(observation.message, MAX_MESSAGE);
@@ -195,4 +219,105 @@ fn cut(mut text: String, limit: usize) -> String {
     text.truncate(end);
     text.push_str("...");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Time {
+        serde_json::from_value(text.into()).unwrap()
+    }
+
+    fn list(steps: &[(&str, ConditionStatus, &str, i64)]) -> Vec<Condition> {
+        let mut conditions = Vec::new();
+        for (kind, status, reason, generation) in steps {
+            set(
+                &mut conditions,
+                Observation::new(kind, *status, reason, ""),
+                *generation,
+                at("2026-01-01T00:00:00Z"),
+            );
+        }
+        conditions
+    }
+
+    fn kinds(conditions: &[Condition]) -> Vec<&str> {
+        conditions.iter().map(|condition| condition.kind.as_str()).collect()
+    }
+
+    use ConditionStatus::{False, True, Unknown};
+
+    #[test]
+    fn the_time_moves_with_status_reason_or_message_and_not_with_the_generation() {
+        let mut conditions = Vec::new();
+        let mut step = |status, reason, message: &str, generation, now| {
+            set(&mut conditions, Observation::new(READY, status, reason, message), generation, at(now));
+            (conditions[0].last_transition_time.to_string(), conditions[0].observed_generation)
+        };
+        assert_eq!(step(True, "A", "m", 1, "2026-01-01T00:00:01Z"), ("2026-01-01T00:00:01Z".into(), 1));
+        assert_eq!(step(True, "A", "m", 2, "2026-01-01T00:00:02Z"), ("2026-01-01T00:00:01Z".into(), 2));
+        assert_eq!(step(True, "A", "n", 2, "2026-01-01T00:00:03Z"), ("2026-01-01T00:00:03Z".into(), 2));
+        assert_eq!(step(True, "B", "n", 2, "2026-01-01T00:00:04Z"), ("2026-01-01T00:00:04Z".into(), 2));
+        assert_eq!(step(False, "B", "n", 2, "2026-01-01T00:00:05Z"), ("2026-01-01T00:00:05Z".into(), 2));
+    }
+
+    #[test]
+    fn reconciling_and_stalled_exclude_each_other() {
+        assert_eq!(kinds(&list(&[(STALLED, True, "A", 1), (RECONCILING, True, "B", 1)])), [RECONCILING]);
+        assert_eq!(kinds(&list(&[(RECONCILING, True, "A", 1), (STALLED, True, "B", 1)])), [STALLED]);
+    }
+
+    #[test]
+    fn the_list_is_ordered_by_weight_generation_and_name() {
+        let conditions = list(&[
+            (HEALTHY, True, "A", 1),
+            (DRIFTED, True, "A", 1),
+            (RELEASED, True, "A", 2),
+            (READY, True, "A", 1),
+            (RECONCILING, True, "A", 1),
+        ]);
+        assert_eq!(kinds(&conditions), [RECONCILING, READY, RELEASED, DRIFTED, HEALTHY]);
+    }
+
+    #[test]
+    fn a_long_message_is_cut_at_a_character() {
+        let mut conditions = Vec::new();
+        let long = "\u{e9}".repeat(20_000);
+        set(&mut conditions, Observation::new(READY, True, "A", long), 1, at("2026-01-01T00:00:00Z"));
+        let message = &conditions[0].message;
+        assert!(message.len() <= MAX_MESSAGE && message.ends_with("\u{e9}..."), "{}", message.len());
+    }
+
+    #[test]
+    fn ready_sums_up_the_worst_and_then_the_first() {
+        let order =
+            [STORAGE_OPERATION_FAILED, FETCH_FAILED, ARTIFACT_OUTDATED, ARTIFACT_IN_STORAGE, SOURCE_VERIFIED];
+        let negative = [STORAGE_OPERATION_FAILED, FETCH_FAILED, ARTIFACT_OUTDATED];
+        let ready = |steps: &[(&str, ConditionStatus, &str, i64)]| {
+            summary(&list(steps), &order, &negative).map(|ready| (ready.status, ready.reason))
+        };
+        assert_eq!(ready(&[]), None);
+        assert_eq!(ready(&[(ARTIFACT_IN_STORAGE, True, "Stored", 1)]), Some((True, "Stored".into())));
+        assert_eq!(
+            ready(&[(ARTIFACT_IN_STORAGE, True, "Stored", 1), (SOURCE_VERIFIED, False, "Bad", 1)]),
+            Some((False, "Bad".into()))
+        );
+        assert_eq!(
+            ready(&[
+                (SOURCE_VERIFIED, False, "Bad", 1),
+                (ARTIFACT_OUTDATED, True, "New", 1),
+                (FETCH_FAILED, True, "Git", 1)
+            ]),
+            Some((False, "Git".into()))
+        );
+        assert_eq!(ready(&[(SOURCE_VERIFIED, Unknown, "Later", 1)]), Some((Unknown, "Later".into())));
+    }
+
+    #[test]
+    fn ready_means_neither_stalled_nor_at_work() {
+        assert!(is_ready(&list(&[(READY, True, "A", 1)])));
+        assert!(!is_ready(&list(&[(READY, True, "A", 1), (RECONCILING, True, "B", 1)])));
+        assert!(!is_ready(&[]));
+    }
 }

@@ -22,7 +22,7 @@ object!(Kustomization, kinds::KUSTOMIZATION, KustomizationSpec, KustomizationSta
 standard_object!(Kustomization, kinds::KUSTOMIZATION);
 
 /// What to build, where to apply it, and what to do when it changes or goes away.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
     { "rule": "has(self.sourceRef) != has(self.sourceRefs)", "message": "exactly one of sourceRef or sourceRefs must be set" },
@@ -59,7 +59,7 @@ pub struct KustomizationSpec {
     /// does as prune says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
-    /// Objects whose health decides whether this Kustomization is ready. Not looked at when wait is true.
+    /// Objects whose health decides whether this Kustomization is ready; an apiVersion left out means apps/v1. Not looked at when wait is true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health_checks: Vec<ObjectReference>,
     /// Put before the name of every object.
@@ -103,7 +103,7 @@ pub struct KustomizationSpec {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "absent::empty")]
     #[schemars(length(min = 1, max = 63))]
     pub target_namespace: Option<String>,
-    /// How long applying, and then waiting for health, may take; interval if left out.
+    /// How long waiting for health, or for deleted objects to be gone, may take; interval less 30s if left out. Never less than 30s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<GoDuration>,
     /// Whether to delete and create again objects that cannot be changed in place.
@@ -139,8 +139,7 @@ pub struct Decryption {
     /// ServiceAccount in the same namespace whose cloud identity may use the key management service.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "absent::empty")]
     pub service_account_name: Option<String>,
-    /// Secret with the keys: age keys in *.agekey, PGP keys in *.asc, a Vault token in sops.vault-token, cloud
-    /// credentials in sops.*-kms.
+    /// Secret with the keys: age keys in *.agekey, PGP keys in *.asc, a Vault token in sops.vault-token, cloud credentials in sops.aws-kms, sops.azure-kv and sops.gcp-kms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalReference>,
 }
@@ -210,7 +209,10 @@ pub struct SourceRefsEntry {
         skip_serializing_if = "Option::is_none",
         deserialize_with = "absent::empty"
     )]
-    #[schemars(length(min = 1, max = 1024))]
+    #[schemars(
+        length(min = 1, max = 1024),
+        regex(pattern = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$")
+    )]
     pub mount: Option<String>,
 }
 
@@ -323,5 +325,38 @@ closed_set! {
         OriginAnnotations = "originAnnotations",
         /// Which transformers changed it.
         TransformerAnnotations = "transformerAnnotations",
+    }
+}
+
+impl KustomizationSpec {
+    /// How soon to try again after a failure.
+    pub fn retry_interval(&self) -> GoDuration {
+        self.retry_interval.unwrap_or(self.interval)
+    }
+
+    /// How long to wait for health. Upstream leaves 30 seconds of the interval for the rest and never waits less.
+    pub fn timeout(&self) -> GoDuration {
+        const LEAST: i64 = 30_000_000_000;
+        let wanted =
+            self.timeout.unwrap_or(GoDuration::from_nanos(self.interval.as_nanos().saturating_sub(LEAST)));
+        GoDuration::from_nanos(wanted.as_nanos().max(LEAST))
+    }
+
+    /// What becomes of the applied objects when the Kustomization is deleted.
+    pub fn deletion_policy(&self) -> DeletionPolicy {
+        self.deletion_policy.unwrap_or_default()
+    }
+
+    /// Every source, the main one first: `sourceRef` alone, or `sourceRefs`. The API sees to it that there is one.
+    pub fn sources(&self) -> Vec<SourceRefsEntry> {
+        match &self.source_ref {
+            Some(source) => vec![SourceRefsEntry {
+                kind: source.kind,
+                name: source.name.clone(),
+                namespace: source.namespace.clone(),
+                mount: None,
+            }],
+            None => self.source_refs.clone(),
+        }
     }
 }

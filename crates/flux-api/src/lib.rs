@@ -3,8 +3,8 @@
 //! ```text
 //! kinds ──── one row per kind: group, version, names, controller
 //! source, kustomize, helm, notification, image, extensions ──── spec and status of each kind
-//! meta, condition, artifact ──── what they share        revision, digest, duration, time, secret ──── values that carry a proof
-//! names, inventory, request ──── annotations, labels, ids     crds ──── the same types as CustomResourceDefinitions
+//! meta, condition, artifact ──── what they share        revision, digest, duration, time, path, secret ──── values that carry a proof
+//! names, reason, inventory, request ──── annotations, labels, ids     crds ──── the same types as CustomResourceDefinitions
 //! ```
 //!
 //! Everything here is a value or a function over values: no files, no sockets, no clock. What a controller does with an object is
@@ -28,10 +28,12 @@ pub mod condition;
 pub mod inventory;
 pub mod meta;
 pub mod names;
+pub mod reason;
 pub mod request;
 
 pub mod digest;
 pub mod duration;
+pub mod path;
 pub mod revision;
 pub mod secret;
 pub mod time;

@@ -10,7 +10,7 @@ use crate::absent;
 use crate::closed_set::closed_set;
 
 /// The name of something in the same namespace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LocalReference {
     /// Name of the object, in the namespace of the one that refers to it.
@@ -18,7 +18,7 @@ pub struct LocalReference {
 }
 
 /// The name of something, perhaps in another namespace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NamespacedReference {
     /// Name of the object.

@@ -1,4 +1,11 @@
 //! Values that must not be shown. A [`Secret`] has neither `Debug` nor `Display` nor `Serialize`: to print one, somebody has to write `expose`.
+//!
+//! ```compile_fail
+//! println!("{:?}", flux_api::secret::SecretString::new("hunter2".to_owned()));
+//! ```
+//! ```compile_fail
+//! println!("{}", flux_api::secret::SecretString::new("hunter2".to_owned()));
+//! ```
 
 /// Something that must not reach a log, an event or an error. Compared by nobody: use a constant-time comparison on what `expose` returns.
 #[derive(Clone, Default)]

@@ -57,7 +57,7 @@ const HELM_RELEASE: &[Removed] = &[
         parent: &["spec", "chart", "spec"],
         field: "valuesFile",
         holds: Holds::Text,
-        instead: "write it as the last entry of valuesFiles",
+        instead: "write it as the first entry of valuesFiles",
     },
     Removed {
         parent: POST_RENDERER,
@@ -90,7 +90,7 @@ const HELM_CHART: &[Removed] = &[
         parent: &["spec"],
         field: "valuesFile",
         holds: Holds::Text,
-        instead: "write it as the last entry of spec.valuesFiles",
+        instead: "write it as the first entry of spec.valuesFiles",
     },
     ACCESS_FROM,
 ];

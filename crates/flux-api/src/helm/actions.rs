@@ -38,16 +38,16 @@ pub struct Install {
     /// Whether to skip the check of the values against the chart's values.schema.json.
     #[serde(default, skip_serializing_if = "absent::no")]
     pub disable_schema_validation: bool,
-    /// Whether to reuse the name of a release that was uninstalled with its history kept.
+    /// Whether to reuse the name of a release that failed or was uninstalled with its history kept.
     #[serde(default, skip_serializing_if = "absent::no")]
     pub replace: bool,
-    /// Old spelling of crds: Skip.
+    /// Has no effect any more: use crds.
     #[serde(rename = "skipCRDs", default, skip_serializing_if = "absent::no")]
     pub skip_cr_ds: bool,
     /// What to do with the chart's crds folder: Skip, Create (the default) or CreateReplace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crds: Option<CRDsPolicy>,
-    /// Whether to create the target namespace.
+    /// Whether to create the target namespace. Only with spec.targetNamespace.
     #[serde(default, skip_serializing_if = "absent::no")]
     pub create_namespace: bool,
     /// Whether to apply on the server; true if left out.
@@ -116,7 +116,7 @@ pub struct Upgrade {
     /// Whether to skip the check of the values against the chart's values.schema.json.
     #[serde(default, skip_serializing_if = "absent::no")]
     pub disable_schema_validation: bool,
-    /// Whether to replace objects that cannot be changed in place.
+    /// Whether to replace objects that cannot be changed in place. Not with server-side apply.
     #[serde(default, skip_serializing_if = "absent::no")]
     pub force: bool,
     /// Whether to keep the values of the last release and merge the new ones over them.
@@ -125,7 +125,7 @@ pub struct Upgrade {
     /// Whether to delete what a failed upgrade created.
     #[serde(default, skip_serializing_if = "absent::no")]
     pub cleanup_on_fail: bool,
-    /// What to do with the chart's crds folder: Skip (the default), Create or CreateReplace.
+    /// What to do with the chart's crds folder: Skip, Create (the default) or CreateReplace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crds: Option<CRDsPolicy>,
     /// What to do when the release holds a chart of another name: Reinstall (the default), or InPlaceUpdate.

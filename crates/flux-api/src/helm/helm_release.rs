@@ -21,7 +21,7 @@ object!(HelmRelease, kinds::HELM_RELEASE, HelmReleaseSpec, HelmReleaseStatus);
 standard_object!(HelmRelease, kinds::HELM_RELEASE);
 
 /// Which chart, with which values, and what to do when something fails.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
         { "rule": r"(has(self.chart) && !has(self.chartRef)) || (!has(self.chart) && has(self.chartRef))", "message": "either chart or chartRef must be set" },
@@ -99,8 +99,7 @@ pub struct HelmReleaseSpec {
     /// Changes to the rendered manifests, applied in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub post_renderers: Vec<PostRenderer>,
-    /// What post-renderers get to see: nohooks, the manifests without hooks; combined, both together; separate, one after
-    /// the other.
+    /// What post-renderers get to see: nohooks, the manifests without hooks; combined, both together, which is the default; separate, one after the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post_render_strategy: Option<PostRenderStrategy>,
     /// Labels and annotations to add to every object.
@@ -254,7 +253,7 @@ pub struct KustomizePostRenderer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitStrategy {
-    /// poller watches the health of all kinds, as Kustomizations do; legacy waits as Helm 3 did.
+    /// poller, the default, looks at the health of all kinds, as Kustomizations do; legacy waits as Helm 3 did.
     pub name: WaitStrategyName,
 }
 

@@ -103,7 +103,7 @@ pub struct ReleaseSnapshot {
     /// Revision of the release.
     #[schemars(extend("x-no-format" = true))]
     pub version: i64,
-    /// install or upgrade.
+    /// What Helm did: install, upgrade, rollback, uninstall or uninstall-remediation.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "absent::empty")]
     pub action: Option<String>,
     /// Helm's status of the release, such as deployed or failed.

@@ -15,7 +15,7 @@ object!(ImagePolicy, kinds::IMAGE_POLICY, ImagePolicySpec, ImagePolicyStatus);
 standard_object!(ImagePolicy, kinds::IMAGE_POLICY);
 
 /// How to pick a tag.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
         { "rule": r"!has(self.interval) || (has(self.digestReflectionPolicy) && self.digestReflectionPolicy == 'Always')", "message": "spec.interval is only accepted when spec.digestReflectionPolicy is set to 'Always'" },

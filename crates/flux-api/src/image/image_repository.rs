@@ -16,14 +16,14 @@ object!(ImageRepository, kinds::IMAGE_REPOSITORY, ImageRepositorySpec, ImageRepo
 standard_object!(ImageRepository, kinds::IMAGE_REPOSITORY);
 
 /// Which image to scan, how often, and how to log in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageRepositorySpec {
     /// Name of the image without tag, such as ghcr.io/org/app.
     pub image: String,
     /// How often to scan.
     pub interval: GoDuration,
-    /// How long one scan may take; interval if left out.
+    /// How long one scan may take; interval if left out, and at least 1s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = duration::PATTERN_WITHOUT_HOURS))]
     pub timeout: Option<GoDuration>,

@@ -25,7 +25,7 @@ object!(
 standard_object!(ImageUpdateAutomation, kinds::IMAGE_UPDATE_AUTOMATION);
 
 /// Which repository to change, how, and how often.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageUpdateAutomationSpec {
     /// The GitRepository to change, whose credentials are used to push.
@@ -49,7 +49,7 @@ pub struct ImageUpdateAutomationSpec {
 }
 
 /// A Git repository, perhaps in another namespace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AutomationSourceReference {
     /// apiVersion of the source.
@@ -90,7 +90,7 @@ pub struct GitCheckoutSpec {
 }
 
 /// How to commit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CommitSpec {
     /// Who the commit is from.
@@ -107,7 +107,7 @@ pub struct CommitSpec {
 }
 
 /// Who a commit is from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CommitUser {
     /// Name.

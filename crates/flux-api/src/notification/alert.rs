@@ -15,7 +15,7 @@ use crate::object::stateless_object;
 stateless_object!(Alert, kinds::ALERT, AlertSpec);
 
 /// Which events to send where.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AlertSpec {
     /// The Provider to send to.

@@ -134,3 +134,24 @@ closed_set! {
         OpenTelemetry = "otel",
     }
 }
+
+impl ProviderSpec {
+    /// What every Provider says; the rest is left out.
+    pub fn new(provider_type: ProviderType) -> Self {
+        ProviderSpec {
+            provider_type,
+            interval: None,
+            channel: None,
+            username: None,
+            address: None,
+            timeout: None,
+            proxy: None,
+            proxy_secret_ref: None,
+            secret_ref: None,
+            service_account_name: None,
+            cert_secret_ref: None,
+            suspend: false,
+            commit_status_expr: None,
+        }
+    }
+}

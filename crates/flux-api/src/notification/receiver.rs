@@ -38,7 +38,7 @@ pub struct ReceiverSpec {
     pub events: Vec<String>,
     /// The objects to reconcile.
     pub resources: Vec<ReceiverResource>,
-    /// Which of resources to reconcile for a call, in CEL: res is the object's metadata, req the call.
+    /// Which of resources to reconcile for a call, in CEL: res is the object without spec and status, req the body of the call, claims those of an identity token.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "absent::empty")]
     pub resource_filter: Option<String>,
     /// Secret whose token is shared with the caller and is part of the webhook's path. Not for the type generic-oidc.
@@ -85,7 +85,7 @@ pub struct OIDCProvider {
     #[serde(rename = "issuerURL")]
     #[schemars(regex(pattern = r"^https?://"))]
     pub issuer_url: String,
-    /// The audience tokens must have; the Receiver's own if left out.
+    /// The audience tokens must have; notification-controller if left out.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "absent::empty")]
     pub audience: Option<String>,
     /// Names for parts of the claims, in order.
@@ -200,5 +200,21 @@ closed_set! {
         ArtifactGenerator = "ArtifactGenerator",
         /// An ExternalArtifact.
         ExternalArtifact = "ExternalArtifact",
+    }
+}
+
+impl ReceiverSpec {
+    /// What every Receiver says; the rest is left out.
+    pub fn new(receiver_type: ReceiverType, resources: Vec<ReceiverResource>) -> Self {
+        ReceiverSpec {
+            receiver_type,
+            interval: None,
+            events: Vec::new(),
+            resources,
+            resource_filter: None,
+            secret_ref: None,
+            oidc_providers: Vec::new(),
+            suspend: false,
+        }
     }
 }

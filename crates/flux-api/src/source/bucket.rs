@@ -16,7 +16,7 @@ object!(Bucket, kinds::BUCKET, BucketSpec, BucketStatus);
 standard_object!(Bucket, kinds::BUCKET);
 
 /// What to fetch, how often, and how to log in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
         { "rule": r"self.provider == 'aws' || self.provider == 'generic' || !has(self.sts)", "message": "STS configuration is only supported for the 'aws' and 'generic' Bucket providers" },

@@ -16,7 +16,7 @@ object!(GitRepository, kinds::GIT_REPOSITORY, GitRepositorySpec, GitRepositorySt
 standard_object!(GitRepository, kinds::GIT_REPOSITORY);
 
 /// What to fetch, how often, and how to log in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
         { "rule": r"!has(self.serviceAccountName) || (has(self.provider) && (self.provider == 'azure' || self.provider == 'aws'))", "message": "serviceAccountName can only be set when provider is 'azure' or 'aws'" },

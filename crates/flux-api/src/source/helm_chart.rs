@@ -145,3 +145,20 @@ closed_set! {
         Bucket = "Bucket",
     }
 }
+
+impl HelmChartSpec {
+    /// What every HelmChart says; the rest is left out.
+    pub fn new(chart: String, source_ref: LocalHelmChartSourceReference, interval: GoDuration) -> Self {
+        HelmChartSpec {
+            chart,
+            version: None,
+            source_ref,
+            interval,
+            reconcile_strategy: None,
+            values_files: Vec::new(),
+            ignore_missing_values_files: false,
+            suspend: false,
+            verify: None,
+        }
+    }
+}

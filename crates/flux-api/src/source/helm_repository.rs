@@ -17,7 +17,7 @@ object!(HelmRepository, kinds::HELM_REPOSITORY, HelmRepositorySpec, HelmReposito
 standard_object!(HelmRepository, kinds::HELM_REPOSITORY);
 
 /// Where charts come from, how often to look, and how to log in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HelmRepositorySpec {
     /// Address of the folder that holds index.yaml (http or https), or of a registry (oci).
@@ -33,7 +33,7 @@ pub struct HelmRepositorySpec {
     /// writes the index.
     #[serde(default, skip_serializing_if = "absent::no")]
     pub pass_credentials: bool,
-    /// How often to fetch the index. Not needed for a registry.
+    /// How often to fetch the index; 1m if left out. Not needed for a registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<GoDuration>,
     /// Whether to talk to a registry without TLS.
@@ -80,9 +80,9 @@ pub struct HelmRepositoryStatus {
 }
 
 impl HelmRepositorySpec {
-    /// How often to fetch the index; a registry needs none and has none.
+    /// How often to fetch the index.
     pub fn interval(&self) -> GoDuration {
-        self.interval.unwrap_or_default()
+        self.interval.unwrap_or(GoDuration::from_secs(60))
     }
 
     /// How long one fetch may take.

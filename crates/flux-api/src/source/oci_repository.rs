@@ -16,7 +16,7 @@ object!(OCIRepository, kinds::OCI_REPOSITORY, OCIRepositorySpec, OCIRepositorySt
 standard_object!(OCIRepository, kinds::OCI_REPOSITORY);
 
 /// What to pull, how often, and how to log in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OCIRepositorySpec {
     /// Address of the image without tag, such as oci://ghcr.io/org/manifests.
