@@ -1,6 +1,6 @@
 //! `cargo xtask baseline <tool>`: asks the real tool what is right and writes the answers beside the cases.
 //!
-//! kustomize and sops cases are folders and the real binary answers them here. Libraries without a command line
+//! kustomize cases are folders, and the real binary answers them here. Libraries without a command line
 //! (yaml, gotemplate, …) have a small Go program in `crates/<crate>/baseline` that records its own cases.
 
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::{cargo, testbed};
 pub fn run(tool: &str) -> Result<()> {
     let program = cargo::root().join("crates").join(tool).join("baseline");
     if program.is_dir() {
-        return record_with_go(&program);
+        return record_with_go(tool, &program);
     }
     match tool {
         "kustomize" => record_folders(tool, &kustomize),
@@ -21,13 +21,14 @@ pub fn run(tool: &str) -> Result<()> {
     }
 }
 
-/// The programs take `record`; a file `arguments` beside them names other words.
-fn record_with_go(program: &Path) -> Result<()> {
-    let words = std::fs::read_to_string(program.join("arguments"));
-    let words = words.unwrap_or_else(|_| "record".to_owned());
-    let mut command = Command::new("go");
-    command.args(["run", "."]).args(words.split_whitespace()).current_dir(program).env("GOWORK", "off");
-    cargo::run(&mut command).context("record with the Go program; is Go installed?")
+fn record_with_go(tool: &str, program: &Path) -> Result<()> {
+    let argument = match tool {
+        "yaml" => "../tests/cases",
+        _ => "record",
+    };
+    let mut command = Command::new(testbed::go()?);
+    command.args(["run", ".", argument]).current_dir(program).env("GOWORK", "off");
+    cargo::run(&mut command)
 }
 
 /// What a tool answered: the manifests, or why there are none.

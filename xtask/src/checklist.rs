@@ -144,6 +144,7 @@ impl Tests {
             if file.ends_with(".rs") {
                 let text = std::fs::read_to_string(cargo::root().join(&file))?;
                 functions.extend(test_functions(&text));
+                functions.extend(stories(&text).into_iter().map(|name| (name, false)));
             }
         }
         Ok(Self { functions })
@@ -162,6 +163,19 @@ impl Tests {
             Some(false) => None,
         }
     }
+}
+
+/// The names in `stories! { a, b }`, each of which the macro runs as a test on both kinds of cluster.
+fn stories(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for (start, word) in text.match_indices("stories!") {
+        let inside = text[start + word.len()..].trim_start().strip_prefix(['{', '[', '(']);
+        let list = inside.and_then(|rest| rest.split(['}', ']', ')']).next());
+        let list = list.unwrap_or_default().lines().map(|line| line.split("//").next().unwrap_or_default());
+        let found = list.flat_map(|line| line.split(',')).map(str::trim).filter(|name| !name.is_empty());
+        names.extend(found.map(str::to_owned));
+    }
+    names
 }
 
 /// The test functions of a source text with whether each is ignored.
@@ -217,6 +231,12 @@ mod tests {
         assert!(problems("`git-001` It works. — `waits`")[0].contains("ignored"));
         assert!(problems("`git-001` It works. — `plain`")[0].contains("no test plain"));
         assert!(problems("`git-001` It works. — `yaml/no/such/case`")[0].contains("no case"));
+    }
+
+    #[test]
+    fn stories_are_tests() {
+        let text = "testbed::stories! {\n    one, // why\n    two,\n}\n";
+        assert_eq!(stories(text), ["one", "two"]);
     }
 
     #[test]

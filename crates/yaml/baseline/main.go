@@ -27,6 +27,7 @@ type Answers struct {
 	ToJSONStrict string `json:"toJsonStrict"`
 	ToYAML       string `json:"toYaml"`
 	Format       string `json:"format"`
+	Indented     string `json:"indented"`
 	Kustomize    string `json:"kustomize"`
 	Nodes        string `json:"nodes"`
 }
@@ -65,6 +66,17 @@ func answer(text []byte) Answers {
 			return "", err
 		}
 		return node.String()
+	})
+	answers.Indented = guarded(func() (string, error) {
+		var node yamlv3.Node
+		if err := yamlv3.Unmarshal(text, &node); err != nil {
+			return "", err
+		}
+		if node.IsZero() {
+			return "", io.EOF
+		}
+		out, err := yamlv3.Marshal(&node)
+		return string(out), err
 	})
 	answers.Kustomize = guarded(func() (string, error) {
 		node, err := kyaml.Parse(string(text))

@@ -7,9 +7,11 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Number, Value as Json};
 
+use crate::binary::binary_text;
+use crate::go_value::{GoValue, go_flag_syntax, go_infinite, go_value_syntax, key_rank, quote};
 use crate::node::{Mapping, Node, ScalarStyle, Tag, Text, Value};
 use crate::number::format_float_g32;
-use crate::resolve::{Resolved, Timestamp, resolve_scalar};
+use crate::resolve::{Resolved, resolve_scalar};
 use crate::{Error, ErrorKind, Limits, Options, Schema, parse_one};
 
 /// sigs.k8s.io/yaml's `YAMLToJSON`: the first document of a text as JSON. Of duplicate keys the last one counts.
@@ -37,20 +39,6 @@ pub fn go_syntax(yaml: &[u8], schema: Schema) -> Result<String, Error> {
         None => GoValue::Nil,
     };
     Ok(if value == GoValue::Nil { "<nil>".to_owned() } else { go_value_syntax(&value) })
-}
-
-/// A value as Go holds it after decoding into `interface{}`.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum GoValue {
-    Nil,
-    Bool(bool),
-    Int(i64),
-    Uint(u64),
-    Float(f64),
-    String(Text),
-    Time(Timestamp),
-    Slice(Vec<GoValue>),
-    Map { entries: Vec<(GoValue, GoValue)>, string_keys: bool },
 }
 
 /// Decodes nodes the way one of the libraries does.
@@ -374,7 +362,7 @@ fn key_identity(key: &Node) -> KeyIdentity<'_> {
 #[derive(Default)]
 struct Entries {
     list: Vec<(GoValue, GoValue)>,
-    index: HashMap<String, usize>,
+    index: HashMap<(u8, String), usize>,
     /// Whether what is added now comes from a v3 merge key.
     merging: bool,
 }
@@ -384,9 +372,9 @@ const INDEX_FROM: usize = 16;
 impl Entries {
     fn find(&self, key: &GoValue) -> Option<usize> {
         if self.index.is_empty() {
-            return self.list.iter().position(|(other, _)| same_key(other, key));
+            return self.list.iter().position(|(other, _)| other == key);
         }
-        self.index.get(&go_value_syntax(key)).copied()
+        self.index.get(&index_key(key)).copied()
     }
 
     fn contains(&self, key: &GoValue) -> bool {
@@ -399,12 +387,11 @@ impl Entries {
             return;
         }
         if !self.index.is_empty() {
-            self.index.insert(go_value_syntax(&key), self.list.len());
+            self.index.insert(index_key(&key), self.list.len());
         }
         self.list.push((key, value));
         if self.index.is_empty() && self.list.len() > INDEX_FROM {
-            self.index =
-                self.list.iter().enumerate().map(|(at, (key, _))| (go_value_syntax(key), at)).collect();
+            self.index = self.list.iter().enumerate().map(|(at, (key, _))| (index_key(key), at)).collect();
         }
     }
 
@@ -413,8 +400,9 @@ impl Entries {
     }
 }
 
-fn same_key(a: &GoValue, b: &GoValue) -> bool {
-    a == b
+/// Keys of different types are different keys, even if they print the same.
+fn index_key(key: &GoValue) -> (u8, String) {
+    (key_rank(key), go_value_syntax(key))
 }
 
 fn scalar_value(text: &Text, style: ScalarStyle, tag: Tag, schema: Schema) -> Result<GoValue, Error> {
@@ -527,16 +515,6 @@ pub(crate) fn unsupported_float(value: f64) -> Error {
     Error::new(ErrorKind::Value, format!("json: unsupported value: {}", go_infinite(value)))
 }
 
-fn go_infinite(value: f64) -> &'static str {
-    if value.is_nan() {
-        "NaN"
-    } else if value > 0.0 {
-        "+Inf"
-    } else {
-        "-Inf"
-    }
-}
-
 fn key_text(key: GoValue, value: &GoValue) -> Result<String, Error> {
     Ok(match key {
         GoValue::String(text) => text.into(),
@@ -559,140 +537,6 @@ fn key_text(key: GoValue, value: &GoValue) -> Result<String, Error> {
     })
 }
 
-/// `!!binary`, decoded; JSON has no bytes, so what is not UTF-8 becomes replacement characters, one per byte.
-pub(crate) fn binary_text(text: &str) -> Result<String, Error> {
-    let bytes = decode_base64(text)
-        .ok_or_else(|| Error::new(ErrorKind::Value, "!!binary value contains invalid base64 data"))?;
-    let mut out = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        out.push_str(chunk.valid());
-        out.extend(std::iter::repeat_n('\u{fffd}', chunk.invalid().len()));
-    }
-    Ok(out)
-}
-
-/// Standard base64 with padding; line breaks are skipped, as Go's decoder does.
-fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    let symbols: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
-    if !symbols.len().is_multiple_of(4) {
-        return None;
-    }
-    let padding = symbols.iter().rev().take_while(|byte| **byte == b'=').count();
-    if padding > 2 {
-        return None;
-    }
-    let mut out = Vec::with_capacity(symbols.len() / 4 * 3);
-    let (mut bits, mut count) = (0u32, 0);
-    for symbol in &symbols[..symbols.len() - padding] {
-        let value = match symbol {
-            b'A'..=b'Z' => symbol - b'A',
-            b'a'..=b'z' => symbol - b'a' + 26,
-            b'0'..=b'9' => symbol - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count & 0xff) as u8);
-        }
-    }
-    Some(out)
-}
-
-/// Go's `%#v`, as far as error messages show it.
-fn go_value_syntax(value: &GoValue) -> String {
-    match value {
-        GoValue::Nil => "interface {}(nil)".to_owned(),
-        GoValue::Bool(value) => value.to_string(),
-        GoValue::Int(value) => value.to_string(),
-        GoValue::Uint(value) => format!("0x{value:x}"),
-        GoValue::Float(value) => go_float(*value),
-        GoValue::String(text) => quote(text),
-        GoValue::Time(time) => go_time(time),
-        GoValue::Slice(items) => {
-            format!(
-                "[]interface {{}}{{{}}}",
-                items.iter().map(go_value_syntax).collect::<Vec<_>>().join(", ")
-            )
-        }
-        GoValue::Map { entries, string_keys } => {
-            let mut sorted: Vec<&(GoValue, GoValue)> = entries.iter().collect();
-            sorted.sort_by(|(a, _), (b, _)| match (a, b) {
-                (GoValue::String(a), GoValue::String(b)) => a.cmp(b),
-                (GoValue::Int(a), GoValue::Int(b)) => a.cmp(b),
-                (GoValue::Float(a), GoValue::Float(b)) => a.total_cmp(b),
-                _ => key_rank(a).cmp(&key_rank(b)),
-            });
-            let shown: Vec<String> = sorted
-                .iter()
-                .map(|(key, value)| format!("{}:{}", go_value_syntax(key), go_value_syntax(value)))
-                .collect();
-            let kind = if *string_keys { "map[string]interface {}" } else { "map[interface {}]interface {}" };
-            format!("{kind}{{{}}}", shown.join(", "))
-        }
-    }
-}
-
-/// The order in which Go prints keys of different types.
-fn key_rank(key: &GoValue) -> u8 {
-    match key {
-        GoValue::Nil => 0,
-        GoValue::String(_) => 1,
-        GoValue::Int(_) => 2,
-        GoValue::Float(_) => 3,
-        GoValue::Bool(_) => 4,
-        GoValue::Uint(_) => 5,
-        GoValue::Time(_) | GoValue::Slice(_) | GoValue::Map { .. } => 6,
-    }
-}
-
-/// `%+#v` at the top of a message, where nil has no type.
-fn go_flag_syntax(value: &GoValue) -> String {
-    if *value == GoValue::Nil { "<nil>".to_owned() } else { go_value_syntax(value) }
-}
-
-/// `%#v` of a float.
-fn go_float(value: f64) -> String {
-    if value.is_finite() { crate::number::format_float_g(value) } else { go_infinite(value).to_owned() }
-}
-
-/// Go's `strconv.Quote`, for the characters that occur in keys.
-pub(crate) fn quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            '\0'..='\u{1f}' | '\u{7f}' => out.push_str(&format!("\\x{:02x}", u32::from(c))),
-            _ if !is_shown(c) && c <= '\u{ffff}' => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-            _ if !is_shown(c) => out.push_str(&format!("\\U{:08x}", u32::from(c))),
-            _ => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
-/// Whether Go prints the character as it is. Format characters, spaces and private characters are escaped.
-fn is_shown(c: char) -> bool {
-    !matches!(c,
-        '\u{7f}'..='\u{a0}' | '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{1680}'
-        | '\u{180e}' | '\u{2000}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{205f}'..='\u{206f}' | '\u{3000}'
-        | '\u{e000}'..='\u{f8ff}' | '\u{feff}' | '\u{fff0}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}'
-        | '\u{e0000}'..='\u{10ffff}')
-}
-
 /// An error if a mapping has a key twice, in go-yaml v3's words.
 pub(crate) fn refuse_duplicates(node: &Node) -> Result<(), Error> {
     let Value::Mapping(mapping) = &node.value else { return Ok(()) };
@@ -704,28 +548,6 @@ pub(crate) fn refuse_duplicates(node: &Node) -> Result<(), Error> {
         ErrorKind::DuplicateKey,
         format!("unmarshal errors:\n  {}", decoder.problems.join("\n  ")),
     ))
-}
-
-/// `%#v` of a time.
-fn go_time(time: &Timestamp) -> String {
-    const MONTHS: [&str; 12] = [
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-    ];
-    let Timestamp { year, month, day, hour, minute, second, nanosecond, offset_minutes } = time;
-    let month = MONTHS[usize::from(*month - 1) % 12];
-    let zone = if *offset_minutes == 0 { "time.UTC" } else { "time.Location(\"\")" };
-    format!("time.Date({year}, time.{month}, {day}, {hour}, {minute}, {second}, {nanosecond}, {zone})")
 }
 
 /// go-yaml v3 on a scalar where an object is expected.

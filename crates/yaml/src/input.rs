@@ -84,11 +84,31 @@ fn decode_utf16(bytes: &[u8], unit: impl Fn([u8; 2]) -> u16) -> (Cow<'_, str>, O
 
 /// Where the first character stands that no YAML text may hold.
 fn control_character(text: &str) -> Option<usize> {
-    if text.is_ascii() {
-        return text.bytes().position(|byte| is_control(char::from(byte)));
+    let bytes = text.as_bytes();
+    let mut from = 0;
+    while let Some(found) = bytes[from..].iter().position(|byte| SUSPICIOUS[usize::from(*byte)]) {
+        let at = from + found;
+        if text[at..].chars().next().is_some_and(is_control) {
+            return Some(at);
+        }
+        from = at + 1;
     }
-    text.find(is_control)
+    None
 }
+
+/// First bytes of characters that may be control characters: the others need no look.
+const SUSPICIOUS: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        table[byte] = !matches!(byte as u8, b'\t' | b'\n' | b'\r');
+        byte += 1;
+    }
+    table[0x7f] = true;
+    table[0xc2] = true;
+    table[0xef] = true;
+    table
+};
 
 fn is_control(c: char) -> bool {
     matches!(c,

@@ -12,11 +12,13 @@
 //!
 //! Deliberately absent: serde data binding, YAML 1.2 schemas, and any input or output of its own.
 
+mod binary;
 mod decode;
 mod edit;
 mod emit;
 mod error;
 mod events;
+mod go_value;
 mod input;
 mod json;
 mod limits;
@@ -31,8 +33,8 @@ mod timestamp;
 pub use decode::{Decoder, go_syntax, node_to_json, to_json, to_json_strict};
 pub use edit::{replace_scalar, scalar_source};
 pub use emit::{
-    CollectionStyle, Dialect, EmitError, Emitter, format_document, format_node, kustomize_yaml,
-    kustomize_yaml_into, to_yaml_sigs,
+    CollectionStyle, Dialect, EmitError, Emitter, Layout, format_document, format_document_with, format_node,
+    format_node_with, kustomize_json, kustomize_yaml, kustomize_yaml_into, to_yaml_sigs,
 };
 pub use error::{Error, ErrorKind};
 pub use json::json_text;

@@ -5,14 +5,17 @@
 pub struct Limits {
     /// Size of the input in bytes.
     pub bytes: usize,
-    /// How deep collections may nest. go-yaml allows 10,000; the trees here are walked recursively.
+    /// How deep collections may nest. go-yaml allows 10,000; here trees are walked by recursion, also on the small
+    /// stack of a thread.
     pub depth: usize,
-    /// Nodes of the whole stream, those made by expanding aliases included.
+    /// Nodes of the whole stream.
     pub nodes: usize,
+    /// Nodes of the whole stream that are copies made by expanding aliases.
+    pub expanded_nodes: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { bytes: 256 << 20, depth: 1_000, nodes: 20_000_000 }
+        Self { bytes: 256 << 20, depth: 256, nodes: 20_000_000, expanded_nodes: 250_000 }
     }
 }

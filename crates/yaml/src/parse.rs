@@ -120,6 +120,7 @@ struct Builder {
     /// What each anchor holds: `None` while its node is still open, or when aliases are not expanded.
     anchors: HashMap<Text, Option<(Node, usize)>>,
     nodes: usize,
+    expanded_nodes: usize,
 }
 
 /// A collection whose end has not come yet.
@@ -141,6 +142,7 @@ impl Builder {
             head: Text::default(),
             anchors: HashMap::new(),
             nodes: 0,
+            expanded_nodes: 0,
         }
     }
 
@@ -264,7 +266,8 @@ impl Builder {
             Some(None) => refuse(format!("anchor '{name}' value contains itself")),
             Some(Some((target, count))) => {
                 self.nodes = self.nodes.saturating_add(count - 1);
-                if self.nodes > self.options.limits.nodes {
+                self.expanded_nodes = self.expanded_nodes.saturating_add(*count);
+                if self.expanded_nodes > self.options.limits.expanded_nodes {
                     return Err(Error::new(ErrorKind::Limit, "document contains excessive aliasing"));
                 }
                 Ok(target.clone())

@@ -4,12 +4,15 @@
 //! Waiting happens outside of the worker's permit ([`Worker::outside`]), so what waits costs nobody a turn.
 
 pub mod cache;
+pub mod conditions;
 pub mod events;
+pub mod impersonate;
 pub mod queue;
 pub mod run;
 pub mod status;
 
 pub use cache::{Cache, Change, resource};
+pub use conditions::{Conditions, jittered};
 pub use events::{Events, Severity};
 pub use queue::{Cause, Queue};
 pub use run::{Next, Reconcile, Worker, run};
@@ -18,11 +21,6 @@ use std::fmt;
 
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-
-/// A person's request to reconcile now: any new value counts.
-pub const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
-/// What keeps an object until its controller has cleaned up.
-pub const FINALIZER: &str = "finalizers.fluxcd.io";
 
 /// Where an object is, its kind being known.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -30,6 +30,7 @@ const LANES: usize = 3;
 pub struct Queue {
     state: Mutex<State>,
     changed: Notify,
+    closed: CancellationToken,
 }
 
 #[derive(Default)]
@@ -38,7 +39,6 @@ struct State {
     slots: HashMap<ObjectKey, Slot>,
     timers: BTreeMap<(Instant, u64), ObjectKey>,
     sequence: u64,
-    closed: bool,
 }
 
 /// Keys of one cause, by namespace; namespaces take turns.
@@ -106,11 +106,11 @@ impl Queue {
     /// The next object to work on; `None` after [`Queue::close`].
     pub async fn next(&self) -> Option<Taken> {
         loop {
+            if self.closed.is_cancelled() {
+                return None;
+            }
             let due = {
                 let mut state = self.lock();
-                if state.closed {
-                    return None;
-                }
                 state.promote(Instant::now());
                 if let Some(taken) = state.take() {
                     if state.lanes.iter().any(|lane| !lane.turns.is_empty()) {
@@ -124,8 +124,12 @@ impl Queue {
                 Some(due) => tokio::select! {
                     () = self.changed.notified() => {}
                     () = tokio::time::sleep_until(due) => {}
+                    () = self.closed() => {}
                 },
-                None => self.changed.notified().await,
+                None => tokio::select! {
+                    () = self.changed.notified() => {}
+                    () = self.closed() => {}
+                },
             }
         }
     }
@@ -156,16 +160,19 @@ impl Queue {
     }
 
     pub fn close(&self) {
-        let mut state = self.lock();
-        state.closed = true;
+        let state = self.lock();
         for slot in state.slots.values() {
             if let Some(running) = &slot.running {
                 running.cancel();
             }
         }
         drop(state);
-        self.changed.notify_waiters();
-        self.changed.notify_one();
+        self.closed.cancel();
+    }
+
+    /// Ends when the queue was closed.
+    pub async fn closed(&self) {
+        self.closed.cancelled().await;
     }
 
     /// Objects that wait for a worker now (not those whose time has not come).

@@ -101,7 +101,8 @@ fn wants_attention(change: &Change) -> bool {
     let (Some(new), Some(old)) = (&change.new, &change.old) else {
         return true;
     };
-    let request = |object: &DynamicObject| object.annotations().get(super::REQUESTED_AT).cloned();
+    let request =
+        |object: &DynamicObject| object.annotations().get(flux_api::names::RECONCILE_REQUEST).cloned();
     new.metadata.generation != old.metadata.generation
         || new.metadata.deletion_timestamp != old.metadata.deletion_timestamp
         || request(new) != request(old)

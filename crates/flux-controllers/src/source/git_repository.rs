@@ -23,12 +23,13 @@ use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::{
-    ARTIFACT_IN_STORAGE, ARTIFACT_OUTDATED, Conditions, Context, FETCH_FAILED, STORAGE_OPERATION_FAILED,
-    credentials, jittered,
+    ARTIFACT_IN_STORAGE, ARTIFACT_OUTDATED, Context, FETCH_FAILED, STORAGE_OPERATION_FAILED, credentials,
+    summarize,
 };
 use crate::artifact::storage::{Contents, Each};
 use crate::reconcile::events::Happening;
-use crate::reconcile::{FINALIZER, Next, ObjectKey, REQUESTED_AT, Reconcile, Severity, Worker, status};
+use crate::reconcile::{Conditions, Next, ObjectKey, Reconcile, Severity, Worker, jittered, status};
+use flux_api::names::{FINALIZER, RECONCILE_REQUEST};
 
 const KIND: &Kind = &kinds::GIT_REPOSITORY;
 const MANAGER: &str = "source-controller";
@@ -110,7 +111,7 @@ impl GitRepositories {
     async fn work(&self, raw: &DynamicObject, object: &GitRepository, worker: &Worker) -> Next {
         let before = object.status.clone().unwrap_or_default();
         let mut after = before.clone();
-        if let Some(request) = raw.annotations().get(REQUESTED_AT) {
+        if let Some(request) = raw.annotations().get(RECONCILE_REQUEST) {
             after.last_handled_reconcile_at = Some(request.clone());
         }
         if object.spec.suspend {
@@ -278,7 +279,7 @@ impl GitRepositories {
                     let message = format!("stored artifact for revision '{}'", artifact.revision);
                     conditions.set(ARTIFACT_IN_STORAGE, ConditionStatus::True, "Succeeded", message);
                 }
-                conditions.summarize();
+                summarize(&mut conditions);
                 after.observed_generation = generation;
                 self.tell_success(raw, before, after, commit.as_ref());
                 Next::After(jittered(object.spec.interval.to_std(), self.ctx.jitter_percent))
@@ -304,7 +305,7 @@ impl GitRepositories {
                     );
                 }
                 let mut conditions = Conditions { list: &mut after.conditions, generation };
-                conditions.summarize();
+                summarize(&mut conditions);
                 let happening = Happening {
                     severity: Severity::Error,
                     reason: failure.reason().to_owned(),

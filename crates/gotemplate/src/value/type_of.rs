@@ -160,6 +160,19 @@ impl Type {
         }
     }
 
+    /// Whether values of this type are held in an interface.
+    pub fn is_interface(self) -> bool {
+        matches!(self, Self::Any | Self::Error)
+    }
+
+    /// Whether it is a pointer to `target`.
+    pub(crate) fn points_to(self, target: Type) -> bool {
+        match (self, target) {
+            (Self::Struct(pointer), Self::Struct(name)) => pointer.strip_prefix('*') == Some(name),
+            _ => false,
+        }
+    }
+
     /// The type of the elements of a slice or map.
     pub fn element(self) -> Type {
         match self {

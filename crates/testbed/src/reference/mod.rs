@@ -51,6 +51,11 @@ pub fn binary(tool: Tool, name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// A Go toolchain that is new enough, installed first if the machine has none.
+pub fn go() -> Result<PathBuf> {
+    go::toolchain(&cache_folder()?)
+}
+
 /// Where tools, scratch modules and the Go toolchain are kept.
 pub fn cache_folder() -> Result<PathBuf> {
     let base = if let Some(folder) = std::env::var_os("FLUX_TESTBED_CACHE") {

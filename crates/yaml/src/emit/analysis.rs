@@ -11,23 +11,36 @@ pub(super) struct Analysis {
     pub block_allowed: bool,
 }
 
-/// Texts of only these bytes can stand plain anywhere; nearly all keys and values are such.
-const ORDINARY: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = matches!(
-            byte as u8,
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' | b'.' | b'/' | b'=' | b'+' | b'(' | b')' | b'$' | b'~' | b'^' | b';' | b'<'
-        );
+/// What a byte inside a text of one line asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// Can stand anywhere but at the start or the end.
+    Ordinary,
+    /// Cannot stand plain in a flow collection.
+    Flow,
+    Colon,
+    Hash,
+    /// Anything that needs a closer look.
+    Other,
+}
+
+const CLASSES: [Class; 256] = {
+    let mut table = [Class::Other; 256];
+    let mut byte = 0x20;
+    while byte < 0x7f {
+        table[byte] = match byte as u8 {
+            b',' | b'?' | b'[' | b']' | b'{' | b'}' => Class::Flow,
+            b':' => Class::Colon,
+            b'#' => Class::Hash,
+            _ => Class::Ordinary,
+        };
         byte += 1;
     }
     table
 };
 
 pub(super) fn analyze(text: &str, dialect: Dialect) -> Analysis {
-    let value = text.as_bytes();
-    if value.is_empty() {
+    if text.is_empty() {
         return Analysis {
             multiline: false,
             flow_plain_allowed: false,
@@ -36,18 +49,41 @@ pub(super) fn analyze(text: &str, dialect: Dialect) -> Analysis {
             block_allowed: false,
         };
     }
-    let ordinary = value.iter().all(|byte| ORDINARY[usize::from(*byte)]);
-    let first_is_plain = value[0] != b'-' || value.len() > 1;
-    if ordinary && first_is_plain && !text.starts_with("---") && !text.starts_with("...") {
-        return Analysis {
-            multiline: false,
-            flow_plain_allowed: true,
-            block_plain_allowed: true,
-            single_quoted_allowed: true,
-            block_allowed: true,
-        };
+    analyze_ordinary(text.as_bytes()).unwrap_or_else(|| Marks::of(text, dialect).into_analysis())
+}
+
+/// The short way for nearly all keys and values: one line of ASCII that starts with a letter, a digit or the
+/// like and ends without a space.
+fn analyze_ordinary(value: &[u8]) -> Option<Analysis> {
+    if !matches!(value[0], b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'/' | b'+' | b'(' | b'$' | b'~')
+        || value.last() == Some(&b' ')
+    {
+        return None;
     }
-    Marks::of(text, dialect).into_analysis()
+    let (mut flow, mut block) = (false, false);
+    for (at, byte) in value.iter().enumerate() {
+        match CLASSES[usize::from(*byte)] {
+            Class::Ordinary => {}
+            Class::Flow => flow = true,
+            Class::Colon => {
+                flow = true;
+                block |= matches!(value.get(at + 1), None | Some(b' '));
+            }
+            Class::Hash => {
+                let after_space = value.get(at.wrapping_sub(1)) == Some(&b' ');
+                flow |= after_space;
+                block |= after_space;
+            }
+            Class::Other => return None,
+        }
+    }
+    Some(Analysis {
+        multiline: false,
+        flow_plain_allowed: !flow,
+        block_plain_allowed: !block,
+        single_quoted_allowed: true,
+        block_allowed: true,
+    })
 }
 
 #[derive(Default)]

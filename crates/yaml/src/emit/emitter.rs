@@ -6,7 +6,7 @@
 use super::analysis::analyze;
 use super::scalar::{self, Place};
 use super::writer::Writer;
-use super::{Dialect, EmitError};
+use super::{Dialect, EmitError, Layout};
 use crate::node::{LONG_TAG_PREFIX, ScalarStyle};
 use crate::number::format_float_g;
 use crate::resolve::{Resolved, is_old_bool, resolve_v2, resolve_v3};
@@ -133,6 +133,13 @@ impl Emitter {
             in_mapping: false,
             pending: Pending::default(),
         }
+    }
+
+    /// Sets how far things are indented, before anything is written.
+    #[must_use]
+    pub fn with_layout(mut self, layout: Layout) -> Self {
+        self.writer.layout = Layout { indent: layout.indent.clamp(2, 9), ..layout };
+        self
     }
 
     pub fn begin_mapping(&mut self, style: CollectionStyle) {
@@ -362,7 +369,9 @@ impl Emitter {
                     self.increase_indent(false, indentless);
                 }
                 Dialect::V3 => {
-                    let compact = self.in_mapping && (self.writer.column == 0 || !self.writer.indention);
+                    let compact = self.writer.layout.compact_sequences
+                        && self.in_mapping
+                        && (self.writer.column == 0 || !self.writer.indention);
                     self.increase_indent(false, compact);
                 }
             }
@@ -534,8 +543,9 @@ impl Emitter {
     fn increase_indent(&mut self, flow: bool, flush: bool) {
         let writer = &mut self.writer;
         self.indents.push(writer.indent);
+        let step = isize::from(writer.layout.indent);
         if writer.indent < 0 {
-            writer.indent = if flow { 2 } else { 0 };
+            writer.indent = if flow { step } else { 0 };
             return;
         }
         match writer.dialect {
@@ -543,7 +553,7 @@ impl Emitter {
             Dialect::V2 => writer.indent += 2,
             // Inside a sequence the indentation only skips the dash.
             Dialect::V3 if self.states.last() == Some(&State::BlockItem) => writer.indent += 2,
-            Dialect::V3 => writer.indent = (writer.indent + 2) / 2 * 2 - if flush { 2 } else { 0 },
+            Dialect::V3 => writer.indent = (writer.indent + step) / step * step - if flush { 2 } else { 0 },
         }
     }
 

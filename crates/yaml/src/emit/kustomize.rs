@@ -39,6 +39,11 @@ pub fn kustomize_yaml_into(node: &Node, out: &mut String) -> Result<(), EmitErro
     written
 }
 
+/// The JSON by way of which one resource is printed.
+pub fn kustomize_json(node: &Node) -> Result<serde_json::Value, EmitError> {
+    if is_straight(node, false) { Ok(Decoder::new(Schema::V3).json(node)?) } else { through_text(node) }
+}
+
 /// The long way kustomize always goes: the tree is printed, read again and decoded.
 fn through_text(node: &Node) -> Result<serde_json::Value, EmitError> {
     let text = format_node(node)?;
@@ -153,7 +158,7 @@ fn write_scalar(emitter: &mut Emitter, resolved: Resolved, text: &str) -> Result
         Resolved::String | Resolved::Merge => write_json_string(emitter, text)?,
         // The JSON string is read back as a string, which v2 has to quote to keep it one.
         Resolved::Timestamp(time) => emitter.scalar(&time.to_string(), ScalarStyle::DoubleQuoted),
-        Resolved::Binary => write_json_string(emitter, &crate::decode::binary_text(text)?)?,
+        Resolved::Binary => write_json_string(emitter, &crate::binary::binary_text(text)?)?,
     }
     Ok(())
 }

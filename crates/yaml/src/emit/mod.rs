@@ -12,8 +12,8 @@ mod sigs;
 mod writer;
 
 pub use emitter::{CollectionStyle, Emitter};
-pub use kustomize::{kustomize_yaml, kustomize_yaml_into};
-pub use node::{format_document, format_node};
+pub use kustomize::{kustomize_json, kustomize_yaml, kustomize_yaml_into};
+pub use node::{format_document, format_document_with, format_node, format_node_with};
 pub(crate) use scalar::quoted_scalar;
 pub use sigs::to_yaml_sigs;
 
@@ -24,6 +24,22 @@ pub enum Dialect {
     V2,
     /// go-yaml v3 as kyaml sets it up: no folding, comments, compact sequences.
     V3,
+}
+
+/// How far things are indented. v2 always takes [`Layout::KYAML`]'s two columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Layout {
+    /// Columns per level, from 2 to 9.
+    pub indent: u8,
+    /// Whether the dashes of a sequence stand two columns to the left, at their key for an indent of two.
+    pub compact_sequences: bool,
+}
+
+impl Layout {
+    /// kyaml and kustomize.
+    pub const KYAML: Self = Self { indent: 2, compact_sequences: true };
+    /// go-yaml v3 when nobody asks for anything else, as in sops.
+    pub const GO_YAML: Self = Self { indent: 4, compact_sequences: false };
 }
 
 /// A value that Go's libraries refuse to write.

@@ -1,7 +1,7 @@
 //! Nodes as kyaml's `RNode.String()` writes them: go-yaml v3 with two columns and compact sequences.
 
 use super::emitter::{CollectionStyle, Emitter, Properties, Step};
-use super::{Dialect, EmitError};
+use super::{Dialect, EmitError, Layout};
 use crate::Document;
 use crate::node::{Flow, LONG_TAG_PREFIX, Node, Scalar, ScalarStyle, Tag, Value};
 use crate::resolve::implicit_tag;
@@ -9,14 +9,22 @@ use crate::{Comments, Schema};
 
 /// The text of one node as a document of its own.
 pub fn format_node(node: &Node) -> Result<String, EmitError> {
-    let mut emitter = Emitter::new(Dialect::V3);
+    format_node_with(node, Layout::KYAML)
+}
+
+pub fn format_node_with(node: &Node, layout: Layout) -> Result<String, EmitError> {
+    let mut emitter = Emitter::new(Dialect::V3).with_layout(layout);
     write_node(&mut emitter, node, node.comments(), "")?;
     Ok(emitter.finish())
 }
 
 /// The text of a document with the comments above and below it.
 pub fn format_document(document: &Document) -> Result<String, EmitError> {
-    let mut emitter = Emitter::new(Dialect::V3);
+    format_document_with(document, Layout::KYAML)
+}
+
+pub fn format_document_with(document: &Document, layout: Layout) -> Result<String, EmitError> {
+    let mut emitter = Emitter::new(Dialect::V3).with_layout(layout);
     emitter.document_head(&document.comments.head);
     write_node(&mut emitter, &document.root, document.root.comments(), "")?;
     Ok(emitter.finish_with_foot(&document.comments.foot))

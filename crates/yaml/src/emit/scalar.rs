@@ -183,8 +183,8 @@ fn escape(writer: &mut Writer, c: char) {
 /// The indentation and chomping marks behind `|` or `>`.
 fn block_hints(writer: &mut Writer, text: &str) {
     if text.starts_with(|c| c == ' ' || is_break(c)) {
-        // Two columns deeper, the indentation both dialects are used with.
-        writer.indicator("2", false, false, false);
+        let hint = char::from(b'0' + writer.layout.indent % 10).to_string();
+        writer.indicator(&hint, false, false, false);
     }
     let mut ends = text.chars().rev();
     match (ends.next().is_some_and(is_break), ends.next()) {
@@ -200,19 +200,19 @@ pub(super) fn write_literal(writer: &mut Writer, text: &str, header_comment: &st
     writer.indicator("|", true, false, false);
     block_hints(writer, text);
     end_header(writer, header_comment);
-    let mut breaks = true;
-    for c in text.chars() {
-        if is_break(c) {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let line = rest.find(is_break).unwrap_or(rest.len());
+        if line > 0 {
+            writer.write_indent();
+            writer.put_str(&rest[..line]);
+            writer.indention = false;
+        }
+        rest = &rest[line..];
+        if let Some(c) = rest.chars().next() {
             writer.copy_break(c);
             writer.indention = true;
-            breaks = true;
-        } else {
-            if breaks {
-                writer.write_indent();
-            }
-            writer.put(c);
-            writer.indention = false;
-            breaks = false;
+            rest = &rest[c.len_utf8()..];
         }
     }
 }
@@ -263,14 +263,13 @@ fn end_header(writer: &mut Writer, comment: &str) {
     writer.whitespace = true;
 }
 
-/// A scalar of one line as it can stand anywhere in a document, with the quotes wanted if possible.
-pub(crate) fn quoted_scalar(text: &str, wanted: ScalarStyle, is_string: bool) -> String {
+/// A scalar of one line with the quotes wanted, if the text allows them.
+pub(crate) fn quoted_scalar(text: &str, wanted: ScalarStyle, is_string: bool, in_flow: bool) -> String {
     let wanted = match wanted {
         ScalarStyle::Plain if is_string => super::emitter::string_style(text, Dialect::V3),
         style => style,
     };
-    // As in a flow collection, where the fewest plain scalars are allowed.
-    let place = Place { in_flow: true, simple_key: true };
+    let place = Place { in_flow, simple_key: true };
     let analysis = super::analysis::analyze(text, Dialect::V3);
     let mut writer = Writer::new(Dialect::V3, String::new());
     match choose_style(wanted, text, analysis, place) {

@@ -1,6 +1,6 @@
 //! The output with its column, and the few rules about where a line breaks.
 
-use super::Dialect;
+use super::{Dialect, Layout};
 
 /// Beyond this column go-yaml v2 breaks a line at the next space.
 const V2_WIDTH: usize = 80;
@@ -8,6 +8,7 @@ const V2_WIDTH: usize = 80;
 pub(super) struct Writer {
     pub out: String,
     pub dialect: Dialect,
+    pub layout: Layout,
     pub column: usize,
     /// `-1` before the first collection.
     pub indent: isize,
@@ -21,7 +22,16 @@ pub(super) struct Writer {
 
 impl Writer {
     pub fn new(dialect: Dialect, out: String) -> Self {
-        Self { out, dialect, column: 0, indent: -1, whitespace: true, indention: true, foot_indent: -1 }
+        Self {
+            out,
+            dialect,
+            layout: Layout::KYAML,
+            column: 0,
+            indent: -1,
+            whitespace: true,
+            indention: true,
+            foot_indent: -1,
+        }
     }
 
     /// Whether a line this long is to be broken where possible.

@@ -4,8 +4,8 @@ use yaml::{Comments, Document, Flow, Node, Options, ScalarStyle, Schema, Value};
 
 /// The questions, in the order of the answers.
 #[allow(dead_code, reason = "not every user of this module asks all of them")]
-pub const QUESTIONS: [&str; 8] =
-    ["v2", "v3", "toJson", "toJsonStrict", "toYaml", "format", "kustomize", "nodes"];
+pub const QUESTIONS: [&str; 9] =
+    ["v2", "v3", "toJson", "toJsonStrict", "toYaml", "format", "indented", "kustomize", "nodes"];
 
 pub fn answer(question: &str, text: &[u8]) -> String {
     ask(question, text).unwrap_or_else(|error| format!("error: {error}"))
@@ -19,6 +19,7 @@ fn ask(question: &str, text: &[u8]) -> Result<String, Box<dyn std::error::Error>
         "toJsonStrict" => yaml::json_text(&yaml::to_json_strict(text)?),
         "toYaml" => yaml::to_yaml_sigs(&yaml::to_json(text)?)?,
         "format" => yaml::format_document(&document(text)?)?,
+        "indented" => yaml::format_document_with(&document(text)?, yaml::Layout::GO_YAML)?,
         "kustomize" => yaml::kustomize_yaml(&document(text)?.root)?,
         "nodes" => match yaml::parse_one(text, &Options::new(Schema::V3).with_comments())? {
             Some(document) => dump_document(&document),

@@ -14,6 +14,7 @@ const USAGE: &str = "usage:
   testbed tools [TOOL…]      build the reference tools (all if none is named; `peers`: upstream's
                              controllers) and print where they are
   testbed tool TOOL [BINARY] build one tool and print the path of its binary
+  testbed go                 print the path of a Go that is new enough, installed if need be
   testbed up                 start a control plane and a Git server that stay, and print how to reach them
   testbed status             say whether they run
   testbed down               end them
@@ -42,6 +43,10 @@ fn run(arguments: &[&str]) -> Result<()> {
         }
         ["tool", name, binary] => {
             println!("{}", reference::binary(find(name)?, binary)?.display());
+            Ok(())
+        }
+        ["go"] => {
+            println!("{}", reference::go()?.display());
             Ok(())
         }
         ["up"] => standing::up(),

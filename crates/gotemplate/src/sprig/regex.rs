@@ -1,0 +1,242 @@
+//! Regular expressions: RE2's language on the regex crate, which matches in linear time too.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use regex::bytes::{Captures, Regex, RegexBuilder};
+
+use super::regex_syntax::translate;
+use super::{Answer, int_arg, string, text_arg};
+use crate::context::{Context, Failure};
+use crate::function::Function;
+use crate::unicode::{decode_rune, is_digit, is_letter};
+use crate::value::{Type, Value};
+
+const S: Type = Type::String;
+const TWO: &[Type] = &[S, S];
+const THREE: &[Type] = &[S, S, S];
+const COUNTED: &[Type] = &[S, S, Type::Int];
+
+pub const FUNCTIONS: &[Function] = &[
+    Function::new("regexMatch", TWO, |ctx, args| {
+        Ok(Value::Bool(compile(ctx, args, Panic::No).is_ok_and(|regex| regex.is_match(text_arg(args, 1)))))
+    }),
+    Function::new("mustRegexMatch", TWO, |ctx, args| {
+        Ok(Value::Bool(compile(ctx, args, Panic::No)?.is_match(text_arg(args, 1))))
+    }),
+    Function::new("regexFindAll", COUNTED, |ctx, args| find_all(ctx, args, Panic::Yes)),
+    Function::new("mustRegexFindAll", COUNTED, |ctx, args| find_all(ctx, args, Panic::No)),
+    Function::new("regexFind", TWO, |ctx, args| find(ctx, args, Panic::Yes)),
+    Function::new("mustRegexFind", TWO, |ctx, args| find(ctx, args, Panic::No)),
+    Function::new("regexReplaceAll", THREE, |ctx, args| replace(ctx, args, Panic::Yes, false)),
+    Function::new("mustRegexReplaceAll", THREE, |ctx, args| replace(ctx, args, Panic::No, false)),
+    Function::new("regexReplaceAllLiteral", THREE, |ctx, args| replace(ctx, args, Panic::Yes, true)),
+    Function::new("mustRegexReplaceAllLiteral", THREE, |ctx, args| replace(ctx, args, Panic::No, true)),
+    Function::new("regexSplit", COUNTED, |ctx, args| split(ctx, args, Panic::Yes)),
+    Function::new("mustRegexSplit", COUNTED, |ctx, args| split(ctx, args, Panic::No)),
+    Function::new("regexQuoteMeta", &[S], |_, args| string(quote_meta(text_arg(args, 0)))),
+];
+
+/// Whether sprig compiles with `MustCompile`, which says more in its panic than the error does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Panic {
+    Yes,
+    No,
+}
+
+/// What a compiled expression may take.
+const SIZE_LIMIT: usize = 4 << 20;
+/// How many compiled expressions a thread keeps.
+const KEPT: usize = 256;
+
+type Compiled = HashMap<Vec<u8>, Result<Rc<Regex>, String>>;
+
+thread_local! {
+    /// Charts use the same few expressions over and over; compiling them is what takes time.
+    static COMPILED: RefCell<Compiled> = RefCell::new(Compiled::new());
+}
+
+fn compile(ctx: &Context<'_>, args: &[Value], panic: Panic) -> Result<Rc<Regex>, Failure> {
+    let pattern = text_arg(args, 0);
+    // Matching is linear, but it is work that no step counts.
+    ctx.work(1 + text_arg(args, 1).len() as u64 / 64)?;
+    let compiled = COMPILED.with_borrow_mut(|compiled| {
+        if let Some(known) = compiled.get(pattern) {
+            return known.clone();
+        }
+        if compiled.len() >= KEPT {
+            compiled.clear();
+        }
+        let fresh = compile_fresh(pattern);
+        compiled.insert(pattern.to_vec(), fresh.clone());
+        fresh
+    });
+    compiled.map_err(|error| match panic {
+        Panic::No => Failure::new(error),
+        Panic::Yes => {
+            let shown = match crate::strconv::can_backquote(pattern) {
+                true => format!("`{}`", String::from_utf8_lossy(pattern)),
+                false => crate::strconv::quote(pattern),
+            };
+            Failure::new(format!("regexp: Compile({shown}): {error}"))
+        }
+    })
+}
+
+fn compile_fresh(pattern: &[u8]) -> Result<Rc<Regex>, String> {
+    let translated = translate(pattern).map_err(|error| format!("error parsing regexp: {error}"))?;
+    let regex = RegexBuilder::new(&translated).size_limit(SIZE_LIMIT).nest_limit(250).build();
+    regex.map(Rc::new).map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => "error parsing regexp: expression too large".to_owned(),
+        other => {
+            let first = other.to_string();
+            let last = first.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            format!("error parsing regexp: {last}: `{}`", String::from_utf8_lossy(pattern))
+        }
+    })
+}
+
+/// At most `count` matches; all of them if it is negative.
+fn most(count: i64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+fn find_all(ctx: &Context<'_>, args: &[Value], panic: Panic) -> Answer {
+    let regex = compile(ctx, args, panic)?;
+    let mut found = Vec::new();
+    for matched in regex.find_iter(text_arg(args, 1)).take(most(int_arg(args, 2))) {
+        ctx.charge(48 + matched.len())?;
+        found.push(matched.as_bytes());
+    }
+    Ok(Value::strings(found))
+}
+
+fn find(ctx: &Context<'_>, args: &[Value], panic: Panic) -> Answer {
+    let regex = compile(ctx, args, panic)?;
+    string(regex.find(text_arg(args, 1)).map(|found| found.as_bytes()).unwrap_or_default())
+}
+
+fn replace(ctx: &Context<'_>, args: &[Value], panic: Panic, literal: bool) -> Answer {
+    let regex = compile(ctx, args, panic)?;
+    let (text, replacement) = (text_arg(args, 1), text_arg(args, 2));
+    let limit = ctx.session().limits().value_bytes;
+    let mut out = Vec::with_capacity(text.len());
+    let mut at = 0;
+    for captures in regex.captures_iter(text) {
+        let whole = captures.get(0).expect("a match has a whole");
+        out.extend_from_slice(&text[at..whole.start()]);
+        if literal {
+            out.extend_from_slice(replacement);
+        } else {
+            expand(&mut out, replacement, &regex, &captures);
+        }
+        at = whole.end();
+        if out.len() > limit {
+            break;
+        }
+    }
+    out.extend_from_slice(&text[at..]);
+    ctx.charge(out.len())?;
+    string(out)
+}
+
+/// Go's replacement syntax: `$1`, `${1}`, `$name`, `$$`. A name is as long as it can be, so `$1x` is `${1x}`.
+fn expand(out: &mut Vec<u8>, template: &[u8], regex: &Regex, captures: &Captures<'_>) {
+    let mut rest = template;
+    while let Some(dollar) = rest.iter().position(|&byte| byte == b'$') {
+        out.extend_from_slice(&rest[..dollar]);
+        rest = &rest[dollar + 1..];
+        if rest.first() == Some(&b'$') {
+            out.push(b'$');
+            rest = &rest[1..];
+            continue;
+        }
+        let Some((name, after)) = group_name(rest) else {
+            out.push(b'$');
+            continue;
+        };
+        if let Some(found) = group(name, regex, captures) {
+            out.extend_from_slice(found);
+        }
+        rest = after;
+    }
+    out.extend_from_slice(rest);
+}
+
+/// The name after a dollar sign, and what follows it.
+fn group_name(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let braced = text.first() == Some(&b'{');
+    let body = if braced { &text[1..] } else { text };
+    let mut length = 0;
+    while length < body.len() {
+        let (rune, size) = decode_rune(&body[length..]);
+        if !(is_letter(rune) || is_digit(rune) || rune == '_') {
+            break;
+        }
+        length += size;
+    }
+    if length == 0 {
+        return None;
+    }
+    let (name, rest) = body.split_at(length);
+    match braced {
+        true => rest.strip_prefix(b"}").map(|rest| (name, rest)),
+        false => Some((name, rest)),
+    }
+}
+
+fn group<'t>(name: &[u8], regex: &Regex, captures: &Captures<'t>) -> Option<&'t [u8]> {
+    let leading_zero = name[0] == b'0' && name.len() > 1;
+    if name.iter().all(u8::is_ascii_digit) && !leading_zero && name.len() <= 8 {
+        let number: usize = std::str::from_utf8(name).ok()?.parse().ok()?;
+        return captures.get(number).map(|found| found.as_bytes());
+    }
+    let name = std::str::from_utf8(name).ok()?;
+    // Of equal names, Go takes the first that took part.
+    regex
+        .capture_names()
+        .enumerate()
+        .filter(|(_, known)| *known == Some(name))
+        .find_map(|(at, _)| captures.get(at))
+        .map(|found| found.as_bytes())
+}
+
+fn split(ctx: &Context<'_>, args: &[Value], panic: Panic) -> Answer {
+    let regex = compile(ctx, args, panic)?;
+    let (pattern, text, count) = (text_arg(args, 0), text_arg(args, 1), int_arg(args, 2));
+    if count == 0 {
+        return Ok(Value::strings::<&str>([]));
+    }
+    if !pattern.is_empty() && text.is_empty() {
+        return Ok(Value::strings([""]));
+    }
+    let mut parts: Vec<&[u8]> = Vec::new();
+    let (mut start, mut end) = (0, 0);
+    for matched in regex.find_iter(text).take(most(count)) {
+        if count > 0 && parts.len() as i64 == count - 1 {
+            break;
+        }
+        end = matched.start();
+        if matched.end() != 0 {
+            parts.push(&text[start..end]);
+            ctx.charge(48)?;
+        }
+        start = matched.end();
+    }
+    if end != text.len() {
+        parts.push(&text[start..]);
+    }
+    Ok(Value::strings(parts))
+}
+
+fn quote_meta(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for &byte in text {
+        if b"\\.+*?()|[]{}^$".contains(&byte) {
+            out.push(b'\\');
+        }
+        out.push(byte);
+    }
+    out
+}

@@ -1,0 +1,229 @@
+//! Between the arena and the YAML crate's nodes: reading, writing, and JSON both ways.
+
+use serde_json::Value as Json;
+use yaml::resolve::{implicit_tag, resolve_v3};
+use yaml::{Flow, Limits, Mapping, Node, Scalar, Schema, Sequence, Value};
+
+use super::{Body, NodeData, NodeId, ScalarStyle, Tag, Tree};
+
+/// Nodes that aliases may add to a text of this many bytes. A text alone cannot have more nodes than bytes.
+fn limits(bytes: usize) -> Limits {
+    Limits { nodes: 200_000 + bytes, ..Limits::default() }
+}
+
+/// The first document of a text, its aliases expanded; nothing if there is none.
+pub(crate) fn parse(text: &[u8]) -> Result<Option<Node>, yaml::Error> {
+    let mut options = yaml::Options::new(Schema::V3).with_expanded_aliases();
+    options.limits = limits(text.len());
+    Ok(yaml::parse_one(text, &options)?.map(|document| document.root))
+}
+
+impl Tree {
+    /// Takes a parsed node in, merge keys applied.
+    pub(crate) fn take(&mut self, node: Node) -> Result<NodeId, String> {
+        let Node { value, tag, tag_shown, .. } = node;
+        let body = match value {
+            Value::Scalar(Scalar { text, style }) => {
+                let tag = match tag {
+                    Tag::Implicit | Tag::NonSpecific if style == ScalarStyle::Plain => {
+                        implicit_tag(&text, Schema::V3)
+                    }
+                    Tag::Implicit | Tag::NonSpecific => Tag::Str,
+                    explicit => explicit,
+                };
+                let shown = tag_shown && tag != Tag::NonSpecific;
+                return Ok(self.add(NodeData { body: Body::Scalar { text, style }, tag, tag_shown: shown }));
+            }
+            Value::Sequence(Sequence { items, flow }) => {
+                let mut content = Vec::with_capacity(items.len());
+                for item in items {
+                    content.push(self.take(item)?);
+                }
+                Body::Seq { content, flow: flow == Flow::Flow }
+            }
+            Value::Mapping(Mapping { entries, flow }) => {
+                let mut content = Vec::with_capacity(entries.len() * 2);
+                let mut merge = None;
+                for (key, value) in entries {
+                    let key = self.take(key)?;
+                    let value = self.take(value)?;
+                    if self[key].tag != Tag::Merge {
+                        content.push(key);
+                        content.push(value);
+                    } else if merge.replace(value).is_some() {
+                        return Err("duplicate merge key".to_owned());
+                    }
+                }
+                if let Some(merge) = merge {
+                    self.merge_into(&mut content, merge)?;
+                }
+                Body::Map { content, flow: flow == Flow::Flow }
+            }
+            Value::Alias(name) => return Err(format!("unknown anchor '{name}' referenced")),
+        };
+        let default = if matches!(body, Body::Map { .. }) { Tag::Map } else { Tag::Seq };
+        let tag = if matches!(tag, Tag::Implicit | Tag::NonSpecific) { default } else { tag };
+        Ok(self.add(NodeData { body, tag, tag_shown }))
+    }
+
+    /// Applies the value of a `<<` key: what the map has itself stays, of several maps the first wins.
+    fn merge_into(&mut self, content: &mut Vec<NodeId>, value: NodeId) -> Result<(), String> {
+        let maps: Vec<NodeId> = match &self[value].body {
+            Body::Map { .. } => vec![value],
+            Body::Seq { content, .. } => content.clone(),
+            Body::Scalar { .. } => {
+                return Err("map merge requires map or sequence of maps as the value".to_owned());
+            }
+        };
+        for map in maps {
+            let Body::Map { content: theirs, .. } = &self[map].body else {
+                return Err("invalid map merge: received a nested sequence".to_owned());
+            };
+            for pair in theirs.clone().chunks_exact(2) {
+                let known = content.iter().step_by(2).any(|key| self.text(*key) == self.text(pair[0]));
+                if !known {
+                    content.extend_from_slice(pair);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The node as the YAML crate holds it.
+    pub(crate) fn to_yaml(&self, id: NodeId) -> Node {
+        let data = &self[id];
+        let flow = |flow: bool| if flow { Flow::Flow } else { Flow::Block };
+        let value = match &data.body {
+            Body::Scalar { text, style } => Value::Scalar(Scalar { text: text.clone(), style: *style }),
+            Body::Seq { content, flow: is_flow } => Value::Sequence(Sequence {
+                items: content.iter().map(|item| self.to_yaml(*item)).collect(),
+                flow: flow(*is_flow),
+            }),
+            Body::Map { content, flow: is_flow } => Value::Mapping(Mapping {
+                entries: content
+                    .chunks_exact(2)
+                    .map(|pair| (self.to_yaml(pair[0]), self.to_yaml(pair[1])))
+                    .collect(),
+                flow: flow(*is_flow),
+            }),
+        };
+        let mut node = Node::from(value);
+        node.tag = data.tag;
+        node.tag_shown = data.tag_shown;
+        node
+    }
+
+    /// The node as kyaml prints it.
+    pub(crate) fn kyaml_text(&self, id: NodeId) -> String {
+        yaml::format_node(&self.to_yaml(id)).unwrap_or_default()
+    }
+
+    /// The node as JSON, the way kyaml converts it.
+    pub(crate) fn to_json(&self, id: NodeId) -> Result<Json, yaml::EmitError> {
+        yaml::kustomize_json(&self.to_yaml(id))
+    }
+
+    /// The text of a scalar, read as YAML.
+    pub(crate) fn parse_text(&mut self, scalar: NodeId) -> Result<NodeId, String> {
+        let text = self.owned_text(scalar);
+        match parse(text.as_bytes()).map_err(|error| error.to_string())? {
+            Some(node) => self.take(node),
+            None => Ok(self.scalar("", Tag::Null, ScalarStyle::Plain)),
+        }
+    }
+
+    /// JSON as kyaml takes it in after a JSON patch: every number became a float on the way, and strings are
+    /// quoted where they have to be.
+    pub(crate) fn add_decoded_json(&mut self, value: &Json) -> NodeId {
+        match value {
+            Json::Null => self.scalar("null", Tag::Null, ScalarStyle::Plain),
+            Json::Bool(flag) => self.scalar(flag.to_string(), Tag::Bool, ScalarStyle::Plain),
+            Json::Number(number) => {
+                let text = yaml::format_float_g(number.as_f64().unwrap_or_default());
+                let tag = implicit_tag(&text, Schema::V3);
+                self.scalar(text, tag, ScalarStyle::Plain)
+            }
+            Json::String(text) => self.marshalled_string(text),
+            Json::Array(items) => {
+                let content = items.iter().map(|item| self.add_decoded_json(item)).collect();
+                self.seq(content)
+            }
+            Json::Object(entries) => {
+                let mut content = Vec::with_capacity(entries.len() * 2);
+                for (key, value) in entries {
+                    content.push(self.marshalled_string(key));
+                    content.push(self.add_decoded_json(value));
+                }
+                self.map(content)
+            }
+        }
+    }
+
+    /// A string in the style go-yaml v3 would write it with.
+    fn marshalled_string(&mut self, text: &str) -> NodeId {
+        let style = if text.contains('\n') {
+            ScalarStyle::Literal
+        } else if resolve_v3(text).tag() == Tag::Str && !looks_like_yaml_1_1(text) {
+            ScalarStyle::Plain
+        } else {
+            ScalarStyle::DoubleQuoted
+        };
+        self.scalar(text, Tag::Str, style)
+    }
+
+    /// JSON as a reader of YAML takes it in: every string quoted.
+    pub(crate) fn add_json_text(&mut self, value: &Json) -> NodeId {
+        match value {
+            Json::Null => self.scalar("null", Tag::Null, ScalarStyle::Plain),
+            Json::Bool(flag) => self.scalar(flag.to_string(), Tag::Bool, ScalarStyle::Plain),
+            Json::Number(_) => {
+                let text = yaml::json_text(value);
+                let tag = implicit_tag(&text, Schema::V3);
+                self.scalar(text, tag, ScalarStyle::Plain)
+            }
+            Json::String(text) => self.scalar(text, Tag::Str, ScalarStyle::DoubleQuoted),
+            Json::Array(items) => {
+                let content = items.iter().map(|item| self.add_json_text(item)).collect();
+                self.add(NodeData {
+                    body: Body::Seq { content, flow: true },
+                    tag: Tag::Seq,
+                    tag_shown: false,
+                })
+            }
+            Json::Object(entries) => {
+                let mut content = Vec::with_capacity(entries.len() * 2);
+                for (key, value) in entries {
+                    content.push(self.scalar(key, Tag::Str, ScalarStyle::DoubleQuoted));
+                    content.push(self.add_json_text(value));
+                }
+                self.add(NodeData {
+                    body: Body::Map { content, flow: true },
+                    tag: Tag::Map,
+                    tag_shown: false,
+                })
+            }
+        }
+    }
+}
+
+fn looks_like_yaml_1_1(text: &str) -> bool {
+    const OLD_BOOLEANS: [&str; 16] =
+        ["y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "n", "N", "no", "No", "NO", "off", "Off", "OFF"];
+    OLD_BOOLEANS.contains(&text) || is_base_60(text)
+}
+
+/// `1:20:30.5`, a number to YAML 1.1.
+fn is_base_60(text: &str) -> bool {
+    let digits =
+        |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+    let mut parts = whole.split(':');
+    let first = parts.next().unwrap_or_default();
+    let mut rest = parts.peekable();
+    first.bytes().next().is_some_and(|byte| byte.is_ascii_digit())
+        && digits(first)
+        && rest.peek().is_some()
+        && rest.all(|part| matches!(part.as_bytes(), [b'0'..=b'9'] | [b'0'..=b'5', b'0'..=b'9']))
+        && (fraction.is_empty() || digits(fraction))
+}

@@ -1,0 +1,160 @@
+//! Flux at work in a namespace of its own.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use flux_api::kinds::{self, Controller, Kind};
+use flux_controllers::manager::{Manager, ManagerOptions};
+use kube::Api;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+use testbed::git_server::{GitServer, Repository};
+use testbed::{Cluster, TemporaryNamespace};
+use tokio::sync::OnceCell;
+
+/// The controllers, a namespace they watch, and a repository `fleet` they may fetch from.
+pub struct Flux {
+    pub namespace: TemporaryNamespace,
+    pub server: GitServer,
+    pub fleet: Repository,
+    client: kube::Client,
+    manager: Option<Manager>,
+    storage: tempfile::TempDir,
+    controllers: BTreeSet<Controller>,
+}
+
+impl Flux {
+    pub async fn start(cluster: &Cluster, controllers: &[Controller]) -> Self {
+        install_crds(cluster).await;
+        let namespace = cluster.namespace("story").await.unwrap();
+        let server = GitServer::start().unwrap();
+        let fleet = server.create("fleet").unwrap();
+        let storage = tempfile::tempdir().unwrap();
+        let controllers = controllers.iter().copied().collect();
+        let mut flux =
+            Self { namespace, server, fleet, client: cluster.client(), manager: None, storage, controllers };
+        flux.resume().await;
+        flux
+    }
+
+    /// Starts the controllers (again).
+    pub async fn resume(&mut self) {
+        let options = ManagerOptions {
+            controllers: self.controllers.clone(),
+            namespace: Some(self.namespace.name().to_owned()),
+            storage_path: self.storage.path().to_owned(),
+            storage_addr: ([127, 0, 0, 1], 0).into(),
+            storage_adv_addr: None,
+            events_addr: None,
+            concurrent: None,
+            least_retry: Duration::from_millis(200),
+            most_retry: Duration::from_secs(2),
+            artifact_retention_ttl: Duration::from_secs(60),
+            artifact_retention_records: 2,
+            http_retry: 2,
+            jitter_percent: 5,
+            kustomize: flux_controllers::kustomize::Options {
+                jitter_percent: 5,
+                no_cross_namespace_refs: false,
+                default_service_account: None,
+                strict_substitutions: true,
+                requeue_dependency: Duration::from_secs(30),
+                concurrent_ssa: 4,
+            },
+        };
+        self.manager = Some(Manager::start(self.client.clone(), options).await.unwrap());
+    }
+
+    #[expect(dead_code, reason = "stories of restarts come with the consumers")]
+    pub async fn stop(&mut self) {
+        if let Some(manager) = self.manager.take() {
+            manager.stop().await;
+        }
+    }
+
+    /// Where artifacts are kept.
+    pub fn storage(&self) -> &std::path::Path {
+        self.storage.path()
+    }
+
+    pub fn api(&self, kind: &Kind) -> Api<DynamicObject> {
+        let resource = flux_controllers::reconcile::resource(kind);
+        Api::namespaced_with(self.client.clone(), self.namespace.name(), &resource)
+    }
+
+    /// Applies an object of one of Flux's kinds.
+    pub async fn apply(&self, kind: &Kind, name: &str, spec: Value) {
+        let object = json!({
+            "apiVersion": kind.api_version(), "kind": kind.kind,
+            "metadata": { "name": name, "namespace": self.namespace.name() },
+            "spec": spec,
+        });
+        let parameters = PatchParams::apply("story").force();
+        self.api(kind).patch(name, &parameters, &Patch::Apply(object)).await.unwrap();
+    }
+
+    /// A GitRepository of the repository `fleet` at `main`.
+    pub async fn git_repository(&self, name: &str) {
+        let url = self.server.http_url("fleet");
+        let spec = json!({ "url": url, "interval": "1h", "ref": { "branch": "main" } });
+        self.apply(&kinds::GIT_REPOSITORY, name, spec).await;
+    }
+
+    /// Asks for a reconcile, as `flux reconcile` does.
+    pub async fn reconcile(&self, kind: &Kind, name: &str) {
+        self.reconcile_as(kind, name, &format!("{:?}", std::time::SystemTime::now())).await;
+    }
+
+    /// The same with a token to be recognised by.
+    pub async fn reconcile_as(&self, kind: &Kind, name: &str, token: &str) {
+        let patch = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": token } } });
+        self.api(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// Waits until `condition` holds; the object as it is then.
+    pub async fn until(
+        &self,
+        kind: &Kind,
+        name: &str,
+        what: &str,
+        condition: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let seen = |object: &DynamicObject| condition(&serde_json::to_value(object).unwrap());
+        let limit = Duration::from_secs(30);
+        let object = testbed::wait::until(&self.api(kind), name, limit, what, seen).await.unwrap();
+        serde_json::to_value(object).unwrap()
+    }
+
+    /// Waits until the object is ready; its `Ready` message.
+    pub async fn ready(&self, kind: &Kind, name: &str) -> Value {
+        self.until(kind, name, "is ready", |object| ready(object).0 == "True").await
+    }
+
+    pub async fn not_ready(&self, kind: &Kind, name: &str, reason: &str) -> Value {
+        let what = format!("is not ready because of {reason}");
+        self.until(kind, name, &what, |object| {
+            let (status, why, _) = ready(object);
+            status == "False" && why == reason
+        })
+        .await
+    }
+}
+
+/// Status, reason and message of Ready.
+pub fn ready(object: &Value) -> (&str, &str, &str) {
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+    let ready = conditions.into_iter().flatten().find(|one| one["type"] == "Ready");
+    let text = |key: &str| ready.and_then(|ready| ready.get(key)).and_then(Value::as_str).unwrap_or_default();
+    (text("status"), text("reason"), text("message"))
+}
+
+/// Once for each process: the clusters are shared.
+async fn install_crds(cluster: &Cluster) {
+    static REAL: OnceCell<()> = OnceCell::const_new();
+    REAL.get_or_init(|| async {
+        for (_, text) in flux_api::crds::yaml() {
+            cluster.apply_crds(&text).await.unwrap();
+        }
+    })
+    .await;
+}

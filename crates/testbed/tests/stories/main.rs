@@ -1,0 +1,21 @@
+//! End-to-end stories: controllers at work on a cluster. Each story takes a [`Cluster`] and does not know which.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod flux;
+mod git_repository;
+
+/// Runs each story on every kind of cluster, as one test each.
+macro_rules! stories {
+    ($($name:ident),+ $(,)?) => {
+        mod on_a_real_control_plane {
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $name() {
+                    super::$name(&testbed::Cluster::real().await.unwrap()).await;
+                }
+            )+
+        }
+    };
+}
+pub(crate) use stories;
