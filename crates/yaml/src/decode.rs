@@ -53,6 +53,8 @@ pub struct Decoder<'a> {
     problems: Vec<String>,
     decoded: usize,
     through_aliases: usize,
+    /// How deep the value being decoded is, the way through aliases included.
+    depth: usize,
 }
 
 impl<'a> Decoder<'a> {
@@ -66,6 +68,7 @@ impl<'a> Decoder<'a> {
             problems: Vec::new(),
             decoded: 0,
             through_aliases: 0,
+            depth: 0,
         }
     }
 
@@ -120,6 +123,22 @@ impl<'a> Decoder<'a> {
 
     fn value(&mut self, node: &'a Node) -> Result<GoValue, Error> {
         self.count()?;
+        self.deeper(|decoder| decoder.content(node))
+    }
+
+    fn deeper<T>(&mut self, decode: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+        // An alias is a level of its own, so this is twice what a text can have.
+        let limit = 2 * Limits::default().depth;
+        if self.depth >= limit {
+            return Err(Error::new(ErrorKind::Limit, format!("exceeded max depth of {limit}")));
+        }
+        self.depth += 1;
+        let value = decode(self);
+        self.depth -= 1;
+        value
+    }
+
+    fn content(&mut self, node: &'a Node) -> Result<GoValue, Error> {
         match &node.value {
             Value::Scalar(scalar) => scalar_value(&scalar.text, scalar.style, node.tag, self.schema),
             Value::Sequence(sequence) => Ok(GoValue::Slice(
@@ -164,7 +183,7 @@ impl<'a> Decoder<'a> {
             return Err(Error::new(ErrorKind::Alias, format!("anchor '{name}' value contains itself")));
         }
         self.open.push(address(alias));
-        let value = decode(self);
+        let value = self.deeper(decode);
         self.open.pop();
         value
     }

@@ -21,10 +21,10 @@ pub(crate) enum EventValue<'a> {
     DocumentStart { explicit: bool },
     DocumentEnd,
     Alias(&'a str),
-    Scalar { text: Cow<'a, str>, style: ScalarStyle, properties: Properties<'a> },
-    SequenceStart { flow: Flow, properties: Properties<'a> },
+    Scalar { text: Cow<'a, str>, style: ScalarStyle, properties: Option<Box<Properties<'a>>> },
+    SequenceStart { flow: Flow, properties: Option<Box<Properties<'a>>> },
     SequenceEnd,
-    MappingStart { flow: Flow, properties: Properties<'a> },
+    MappingStart { flow: Flow, properties: Option<Box<Properties<'a>>> },
     MappingEnd,
 }
 
@@ -177,6 +177,9 @@ impl<'a> Parser<'a> {
     }
 
     fn with_comments(&mut self, mut event: Event<'a>) -> Event<'a> {
+        if !self.keep_comments {
+            return event;
+        }
         self.stem.clear();
         let comments = &mut self.comments;
         if !(comments.head.is_empty() && comments.line.is_empty() && comments.foot.is_empty()) {
@@ -241,7 +244,7 @@ impl<'a> Parser<'a> {
         let mut version = false;
         let mut token = self.peek()?;
         while matches!(token.kind, Kind::VersionDirective | Kind::TagDirective) {
-            match self.scanner.take().value {
+            match self.scanner.take() {
                 TokenValue::VersionDirective(..) if version => {
                     return Err(self.fail("found duplicate %YAML directive", None, token.start));
                 }
@@ -249,7 +252,8 @@ impl<'a> Parser<'a> {
                 TokenValue::VersionDirective(..) => {
                     return Err(self.fail("found incompatible YAML document", None, token.start));
                 }
-                TokenValue::TagDirective(handle, prefix) => {
+                TokenValue::TagDirective(directive) => {
+                    let (handle, prefix) = *directive;
                     if self.tag_directives.iter().any(|(known, _)| *known == handle) {
                         return Err(self.fail("found duplicate %TAG directive", None, token.start));
                     }
@@ -305,7 +309,7 @@ impl<'a> Parser<'a> {
         if token.kind == Kind::Alias {
             self.pop_state();
             let event = self.with_comments(event(EventValue::StreamEnd, token.start, token.end));
-            let TokenValue::Alias(name) = self.scanner.take().value else { return Ok(event) };
+            let TokenValue::Alias(name) = self.scanner.take() else { return Ok(event) };
             return Ok(Event { value: EventValue::Alias(name), ..event });
         }
         let start = token.start;
@@ -316,23 +320,26 @@ impl<'a> Parser<'a> {
             match token.kind {
                 Kind::Anchor if properties.anchor.is_none() => {
                     end = token.end;
-                    if let TokenValue::Anchor(name) = self.scanner.take().value {
+                    if let TokenValue::Anchor(name) = self.scanner.take() {
                         properties.anchor = Some(name);
                     }
                 }
                 Kind::Tag if tag.is_none() => {
                     end = token.end;
-                    if let TokenValue::Tag(handle, suffix) = self.scanner.take().value {
-                        tag = Some((handle, suffix, token.start));
+                    if let TokenValue::Tag(written) = self.scanner.take() {
+                        tag = Some((written, token.start));
                     }
                 }
                 _ => break,
             }
             token = self.peek()?;
         }
-        if let Some((handle, suffix, mark)) = tag {
+        if let Some((written, mark)) = tag {
+            let (handle, suffix) = *written;
             properties.tag = Some(self.resolve_tag(&handle, suffix, start, mark)?);
         }
+        let given = properties.anchor.is_some() || properties.tag.is_some();
+        let properties = given.then(|| Box::new(properties));
         self.node_content(token, Header { start, end, properties }, block, indentless)
     }
 
@@ -367,16 +374,14 @@ impl<'a> Parser<'a> {
             Kind::Scalar => {
                 self.pop_state();
                 let event = self.with_comments(opened(EventValue::StreamEnd, token.end));
-                let TokenValue::Scalar(text, style) = self.scanner.take().value else { return Ok(event) };
+                let TokenValue::Scalar(text, style) = self.scanner.take() else { return Ok(event) };
                 return Ok(Event { value: EventValue::Scalar { text, style, properties }, ..event });
             }
             Kind::FlowSequenceStart => (true, Flow::Flow, State::FlowSequenceFirst),
             Kind::FlowMappingStart => (false, Flow::Flow, State::FlowMappingFirst),
             Kind::BlockSequenceStart if block => (true, Flow::Block, State::BlockSequenceFirst),
             Kind::BlockMappingStart if block => (false, Flow::Block, State::BlockMappingFirst),
-            _ if properties.anchor.is_some()
-                || properties.tag.as_ref().is_some_and(|tag| !tag.is_empty()) =>
-            {
+            _ if properties.is_some() => {
                 self.pop_state();
                 let text = Cow::Borrowed("");
                 let value = EventValue::Scalar { text, style: ScalarStyle::Plain, properties };
@@ -527,7 +532,7 @@ impl<'a> Parser<'a> {
             if token.kind == Kind::Key {
                 self.state = State::FlowPairKey;
                 self.scanner.take();
-                let value = EventValue::MappingStart { flow: Flow::Flow, properties: Properties::default() };
+                let value = EventValue::MappingStart { flow: Flow::Flow, properties: None };
                 return Ok(event(value, token.start, token.end));
             }
             if token.kind != Kind::FlowSequenceEnd {
@@ -623,7 +628,7 @@ impl<'a> Parser<'a> {
 struct Header<'a> {
     start: Mark,
     end: Mark,
-    properties: Properties<'a>,
+    properties: Option<Box<Properties<'a>>>,
 }
 
 fn event(value: EventValue<'_>, start: Mark, end: Mark) -> Event<'_> {
@@ -632,9 +637,5 @@ fn event(value: EventValue<'_>, start: Mark, end: Mark) -> Event<'_> {
 
 fn empty_scalar<'a>(mark: Mark) -> Event<'a> {
     let text = Cow::Borrowed("");
-    event(
-        EventValue::Scalar { text, style: ScalarStyle::Plain, properties: Properties::default() },
-        mark,
-        mark,
-    )
+    event(EventValue::Scalar { text, style: ScalarStyle::Plain, properties: None }, mark, mark)
 }

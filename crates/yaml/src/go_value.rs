@@ -38,6 +38,7 @@ pub(crate) fn go_value_syntax(value: &GoValue) -> String {
             sorted.sort_by(|(a, _), (b, _)| match (a, b) {
                 (GoValue::String(a), GoValue::String(b)) => a.cmp(b),
                 (GoValue::Int(a), GoValue::Int(b)) => a.cmp(b),
+                (GoValue::Bool(a), GoValue::Bool(b)) => a.cmp(b),
                 (GoValue::Float(a), GoValue::Float(b)) => a.total_cmp(b),
                 _ => key_rank(a).cmp(&key_rank(b)),
             });

@@ -16,7 +16,7 @@ pub(crate) fn decode(bytes: &[u8]) -> (Cow<'_, str>, Option<Error>) {
 }
 
 /// How many bytes of `bytes` come before the text that [`decode`] returns.
-pub(crate) fn bom_len(bytes: &[u8]) -> usize {
+pub(crate) fn bom_len(bytes: &[u8]) -> u8 {
     if bytes.starts_with(&[0xef, 0xbb, 0xbf]) { 3 } else { 0 }
 }
 

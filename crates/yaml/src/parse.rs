@@ -88,7 +88,7 @@ pub fn parse_one(bytes: &[u8], options: &Options) -> Result<Option<Document>, Er
 }
 
 fn read(bytes: &[u8], options: &Options, mut each: impl FnMut(Document) -> bool) -> Result<(), Error> {
-    let limit = options.limits.bytes.min(u32::MAX as usize);
+    let limit = options.limits.bytes.min(i32::MAX as usize);
     if bytes.len() > limit {
         return Err(Error::new(ErrorKind::Limit, format!("input exceeds {limit} bytes")));
     }
@@ -112,27 +112,38 @@ fn read(bytes: &[u8], options: &Options, mut each: impl FnMut(Document) -> bool)
 struct Builder {
     options: Options,
     /// Bytes of the source before the text.
-    offset: usize,
+    offset: u8,
     open: Vec<Frame>,
     root: Option<Node>,
     explicit_start: bool,
     head: Text,
     /// What each anchor holds: `None` while its node is still open, or when aliases are not expanded.
-    anchors: HashMap<Text, Option<(Node, usize)>>,
+    anchors: HashMap<Text, Option<Held>>,
     nodes: usize,
     expanded_nodes: usize,
+}
+
+/// What an anchor stands for.
+struct Held {
+    node: Node,
+    /// How many nodes it is.
+    count: usize,
+    /// How deep it is: 0 for a scalar.
+    depth: usize,
 }
 
 /// A collection whose end has not come yet.
 struct Frame {
     node: Node,
     key: Option<Node>,
+    /// The depth of its deepest child.
+    depth: usize,
     /// The node count when it was opened.
     nodes_before: usize,
 }
 
 impl Builder {
-    fn new(offset: usize, options: Options) -> Self {
+    fn new(offset: u8, options: Options) -> Self {
         Self {
             options,
             offset,
@@ -159,12 +170,12 @@ impl Builder {
                 return Ok(self.end_document(foot));
             }
             EventValue::Alias(name) => {
-                let mut node = self.alias(name)?;
+                let (mut node, depth) = self.alias(name)?;
                 if matches!(node.value, Value::Alias(_)) {
                     node.set_position(position);
                 }
                 set_comments(&mut node, event.comments);
-                self.add(node)?;
+                self.add(node, depth)?;
             }
             EventValue::Scalar { text, style, properties } => {
                 let value = Value::Scalar(Scalar { text: Text::new(text), style });
@@ -175,18 +186,18 @@ impl Builder {
                 {
                     node.tag = Tag::Merge;
                 }
-                self.remember(&node, 1);
-                self.add(node)?;
+                self.remember(&node, 1, 0);
+                self.add(node, 0)?;
             }
             EventValue::SequenceStart { flow, properties } => {
                 let value = Value::Sequence(Sequence { items: Vec::new(), flow });
                 let node = self.node(value, properties, position, event.comments);
-                self.start(node);
+                self.start(node)?;
             }
             EventValue::MappingStart { flow, properties } => {
                 let value = Value::Mapping(Mapping { entries: Vec::new(), flow });
                 let node = self.node(value, properties, position, event.comments);
-                self.start(node);
+                self.start(node)?;
             }
             EventValue::SequenceEnd | EventValue::MappingEnd => self.end(position.end, event.comments)?,
         }
@@ -196,28 +207,41 @@ impl Builder {
     fn node(
         &mut self,
         value: Value,
-        properties: Properties<'_>,
+        properties: Option<Box<Properties<'_>>>,
         position: Position,
         comments: Option<Box<Unfolded>>,
     ) -> Node {
         let mut node: Node = value.into();
         node.set_position(position);
-        if let Some(tag) = properties.tag {
-            node.set_tag(&tag, true);
-            node.tag_shown = node.tag != Tag::NonSpecific;
-        }
-        if properties.anchor.is_some() {
-            node.set_anchor(properties.anchor);
+        if let Some(properties) = properties {
+            if let Some(tag) = properties.tag {
+                node.set_tag(&tag, true);
+                node.tag_shown = node.tag != Tag::NonSpecific;
+            }
+            if properties.anchor.is_some() {
+                node.set_anchor(properties.anchor);
+            }
         }
         set_comments(&mut node, comments);
         node
     }
 
-    fn start(&mut self, node: Node) {
+    fn start(&mut self, node: Node) -> Result<(), Error> {
+        self.check_depth(1)?;
         if let Some(anchor) = node.anchor() {
             self.anchors.insert(anchor.into(), None);
         }
-        self.open.push(Frame { node, key: None, nodes_before: self.nodes });
+        self.open.push(Frame { node, key: None, depth: 0, nodes_before: self.nodes });
+        Ok(())
+    }
+
+    /// The scanner counts brackets and indentation; dashes at the column of their key are levels, too.
+    fn check_depth(&self, depth: usize) -> Result<(), Error> {
+        let limit = self.options.limits.depth;
+        if self.open.len() + depth > limit {
+            return Err(Error::new(ErrorKind::Limit, format!("exceeded max depth of {limit}")));
+        }
+        Ok(())
     }
 
     fn end(&mut self, end: u32, comments: Option<Box<Unfolded>>) -> Result<(), Error> {
@@ -230,47 +254,50 @@ impl Builder {
         if self.options.duplicate_keys == DuplicateKeys::Refuse {
             crate::decode::refuse_duplicates(&frame.node)?;
         }
-        self.remember(&frame.node, self.nodes - frame.nodes_before + 1);
-        self.add(frame.node)
+        let depth = frame.depth + 1;
+        self.remember(&frame.node, self.nodes - frame.nodes_before + 1, depth);
+        self.add(frame.node, depth)
     }
 
     /// Puts a finished node where it belongs.
-    fn add(&mut self, node: Node) -> Result<(), Error> {
+    fn add(&mut self, node: Node, depth: usize) -> Result<(), Error> {
         self.nodes += 1;
         if self.nodes > self.options.limits.nodes {
             return Err(Error::new(ErrorKind::Limit, "document has too many nodes"));
         }
         match self.open.last_mut() {
-            Some(frame) => frame.add(node),
+            Some(frame) => frame.add(node, depth),
             None => self.root = Some(node),
         }
         Ok(())
     }
 
     /// Keeps what an anchor holds for the aliases to come.
-    fn remember(&mut self, node: &Node, count: usize) {
+    fn remember(&mut self, node: &Node, count: usize, depth: usize) {
         let Some(name) = node.anchor() else { return };
         let held = (self.options.aliases == Aliases::Expand).then(|| {
             let mut copy = node.clone();
             copy.set_anchor(None);
-            (copy, count)
+            Held { node: copy, count, depth }
         });
         self.anchors.insert(name.into(), held);
     }
 
-    fn alias(&mut self, name: &str) -> Result<Node, Error> {
+    /// The node an alias stands for, and how deep it is.
+    fn alias(&mut self, name: &str) -> Result<(Node, usize), Error> {
         let refuse = |what: String| Err(Error::new(ErrorKind::Alias, what));
         match self.anchors.get(name) {
             None => refuse(format!("unknown anchor '{name}' referenced")),
-            Some(_) if self.options.aliases == Aliases::Keep => Ok(Value::Alias(Text::new(name)).into()),
+            Some(_) if self.options.aliases == Aliases::Keep => Ok((Value::Alias(Text::new(name)).into(), 0)),
             Some(None) => refuse(format!("anchor '{name}' value contains itself")),
-            Some(Some((target, count))) => {
-                self.nodes = self.nodes.saturating_add(count - 1);
-                self.expanded_nodes = self.expanded_nodes.saturating_add(*count);
+            Some(Some(held)) => {
+                self.check_depth(held.depth)?;
+                self.nodes = self.nodes.saturating_add(held.count - 1);
+                self.expanded_nodes = self.expanded_nodes.saturating_add(held.count);
                 if self.expanded_nodes > self.options.limits.expanded_nodes {
                     return Err(Error::new(ErrorKind::Limit, "document contains excessive aliasing"));
                 }
-                Ok(target.clone())
+                Ok((held.node.clone(), held.depth))
             }
         }
     }
@@ -285,8 +312,7 @@ impl Builder {
     }
 
     fn position(&self, event: &Event<'_>) -> Position {
-        let offset =
-            |mark: Mark| u32::try_from(mark.index.max(0).unsigned_abs() + self.offset).unwrap_or(u32::MAX);
+        let offset = |mark: Mark| mark.index.max(0).unsigned_abs() + u32::from(self.offset);
         Position {
             line: event.start.line + 1,
             column: u16::try_from(event.start.column + 1).unwrap_or(u16::MAX),
@@ -297,7 +323,8 @@ impl Builder {
 }
 
 impl Frame {
-    fn add(&mut self, node: Node) {
+    fn add(&mut self, node: Node, depth: usize) {
+        self.depth = self.depth.max(depth);
         match &mut self.node.value {
             Value::Sequence(sequence) => sequence.items.push(node),
             Value::Mapping(mapping) => match self.key.take() {

@@ -65,9 +65,10 @@ pub(super) fn write_json_number(emitter: &mut Emitter, text: &str) {
 
 /// A key that was printed as JSON. go-yaml finds the colon only if the key is on one line and not too long.
 pub(super) fn write_json_key(emitter: &mut Emitter, key: &str) -> Result<(), EmitError> {
-    let lost = key.contains('\u{85}')
-        || (key.len() > 170 && crate::json_text(&Value::String(key.to_owned())).chars().count() > 1024);
-    if lost {
+    if key.contains('\u{85}') {
+        return Err(EmitError::Refused("line 1: did not find expected ',' or '}'"));
+    }
+    if key.len() > 170 && crate::json_text(&Value::String(key.to_owned())).chars().count() > 1024 {
         return Err(EmitError::Refused("did not find expected ',' or '}'"));
     }
     write_json_string(emitter, key)

@@ -259,5 +259,5 @@ struct Run {
 }
 
 fn mark_at(index: usize, line: u32, column: i64) -> Mark {
-    Mark { index: index.cast_signed(), line, column: u32::try_from(column).unwrap_or(0) }
+    Mark { index: i32::try_from(index).unwrap_or(i32::MAX), line, column: u32::try_from(column).unwrap_or(0) }
 }

@@ -4,7 +4,8 @@ use super::{Mark, Scanner};
 
 impl<'a> Scanner<'a> {
     pub(super) fn mark(&self) -> Mark {
-        Mark { index: self.pos.cast_signed(), line: self.line, column: self.column }
+        // Inputs are shorter than this can count.
+        Mark { index: i32::try_from(self.pos).unwrap_or(i32::MAX), line: self.line, column: self.column }
     }
 
     /// The byte `offset` ahead, 0 behind the end. The text itself holds no 0.

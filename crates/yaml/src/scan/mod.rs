@@ -21,7 +21,7 @@ pub(crate) use comments::Unfolded;
 /// A place in the text. Lines and columns count from 0, the index counts bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
-    pub index: isize,
+    pub index: i32,
     pub line: u32,
     pub column: u32,
 }
@@ -38,7 +38,8 @@ pub(crate) enum TokenValue<'a> {
     StreamStart,
     StreamEnd,
     VersionDirective(u8, u8),
-    TagDirective(Cow<'a, str>, Cow<'a, str>),
+    /// Handle and prefix. Boxed, as they are rare and tokens are moved often.
+    TagDirective(Box<(Cow<'a, str>, Cow<'a, str>)>),
     DocumentStart,
     DocumentEnd,
     BlockSequenceStart,
@@ -55,7 +56,7 @@ pub(crate) enum TokenValue<'a> {
     Alias(&'a str),
     Anchor(&'a str),
     /// Handle and suffix.
-    Tag(Cow<'a, str>, Cow<'a, str>),
+    Tag(Box<(Cow<'a, str>, Cow<'a, str>)>),
     Scalar(Cow<'a, str>, ScalarStyle),
 }
 
@@ -91,7 +92,7 @@ impl TokenValue<'_> {
             Self::StreamStart => Kind::StreamStart,
             Self::StreamEnd => Kind::StreamEnd,
             Self::VersionDirective(..) => Kind::VersionDirective,
-            Self::TagDirective(..) => Kind::TagDirective,
+            Self::TagDirective(_) => Kind::TagDirective,
             Self::DocumentStart => Kind::DocumentStart,
             Self::DocumentEnd => Kind::DocumentEnd,
             Self::BlockSequenceStart => Kind::BlockSequenceStart,
@@ -107,7 +108,7 @@ impl TokenValue<'_> {
             Self::Value => Kind::Value,
             Self::Alias(_) => Kind::Alias,
             Self::Anchor(_) => Kind::Anchor,
-            Self::Tag(..) => Kind::Tag,
+            Self::Tag(_) => Kind::Tag,
             Self::Scalar(..) => Kind::Scalar,
         }
     }
@@ -198,14 +199,14 @@ impl<'a> Scanner<'a> {
     }
 
     /// Takes the token that was peeked at.
-    pub fn take(&mut self) -> Token<'a> {
+    pub fn take(&mut self) -> TokenValue<'a> {
         let place = &mut self.tokens[self.head];
         // What is left behind keeps its kind where comments ask for it; texts are moved out.
-        let left = Token { value: husk(&place.value), start: place.start, end: place.end };
-        let token = std::mem::replace(place, left);
+        let left = husk(&place.value);
+        let value = std::mem::replace(&mut place.value, left);
         self.head += 1;
         self.parsed += 1;
-        token
+        value
     }
 
     fn fetch_more(&mut self) -> Result<(), Error> {
@@ -388,7 +389,7 @@ impl<'a> Scanner<'a> {
 
     fn is_too_far(&self, mark: Mark) -> bool {
         const MAX: usize = 1024;
-        let start = mark.index.unsigned_abs();
+        let start = mark.index.unsigned_abs() as usize;
         self.pos - start > MAX && self.text[start..self.pos].chars().count() > MAX
     }
 

@@ -102,7 +102,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn slice(&self, start: Mark, end: Mark) -> &'a str {
-        &self.text[start.index.unsigned_abs()..end.index.unsigned_abs()]
+        &self.text[start.index.unsigned_abs() as usize..end.index.unsigned_abs() as usize]
     }
 
     /// The bytes of a plain scalar up to the next blank, break or indicator.

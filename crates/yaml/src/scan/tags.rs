@@ -41,7 +41,7 @@ impl<'a> Scanner<'a> {
         if !self.is_blank_or_end(0) {
             return Err(self.fail("did not find expected whitespace or line break", start));
         }
-        self.push(TokenValue::Tag(handle, suffix), start, self.mark());
+        self.push(TokenValue::Tag(Box::new((handle, suffix))), start, self.mark());
         Ok(())
     }
 
@@ -200,6 +200,6 @@ impl<'a> Scanner<'a> {
         if !self.is_blank_or_end(0) {
             return Err(self.fail("did not find expected whitespace or line break", start));
         }
-        Ok(TokenValue::TagDirective(Cow::Borrowed(handle), prefix))
+        Ok(TokenValue::TagDirective(Box::new((Cow::Borrowed(handle), prefix))))
     }
 }
