@@ -1,9 +1,11 @@
-//! What a write must pass beyond its own validity: is its namespace open, may this be deleted, what does the cluster
-//! fill in (cluster IPs, tokens, service accounts).
+//! What a write must pass beyond its own validity: is its namespace open, may this be deleted, may this user hand out
+//! these rights; and what the cluster fills in (addresses, finalizers, service accounts).
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::object;
+use crate::auth::rbac::{self, Rule};
+use crate::cluster::{addresses, crds};
+use crate::object::{self, text};
 use crate::rest::Call;
 use crate::status::{About, Status};
 
@@ -26,14 +28,24 @@ pub fn namespace_is_open(call: &Call, object: &Value) -> Result<(), Status> {
 
 /// Changes the cluster makes to an object on its way in.
 pub fn mutate(call: &Call, old: Option<&Value>, new: &mut Value) -> Result<(), Status> {
-    if &*call.resource.storage == "namespaces" && call.subresource.is_empty() {
-        namespace(old, new);
+    match (&*call.resource.storage, call.subresource.as_str()) {
+        ("namespaces", "") => namespace(old, new),
+        ("namespaces", "finalize") => {}
+        ("secrets", "") => plain_data(new),
+        ("services", "") => return addresses::assign(call, old, new),
+        ("pods", "") if old.is_none() => pod(new),
+        ("persistentvolumeclaims", "") if old.is_none() => protect(new, "kubernetes.io/pvc-protection"),
+        ("persistentvolumes", "") if old.is_none() => protect(new, "kubernetes.io/pv-protection"),
+        _ => {}
     }
     Ok(())
 }
 
 /// Checks that need to see more than the object.
-pub fn validate(_call: &Call, _old: Option<&Value>, _new: &Value) -> Result<(), Status> {
+pub fn validate(call: &Call, old: Option<&Value>, new: &Value) -> Result<(), Status> {
+    if &*call.resource.group == rbac::GROUP {
+        return no_escalation(call, old, new);
+    }
     Ok(())
 }
 
@@ -45,6 +57,20 @@ pub fn delete(call: &Call, object: &Value) -> Result<(), Status> {
     Ok(())
 }
 
+/// What a deletion adds to an object before it begins.
+pub fn mark_deleted(call: &Call, object: &mut Value) {
+    if &*call.resource.storage == crds::PLACE && !object::finalizers(object).contains(&crds::FINALIZER) {
+        protect(object, crds::FINALIZER);
+    }
+}
+
+fn protect(object: &mut Value, finalizer: &str) {
+    let list = object::list_in(object::meta_mut(object), "finalizers");
+    if !list.iter().any(|held| held == finalizer) {
+        list.push(finalizer.into());
+    }
+}
+
 /// A namespace carries its own name as a label, the finalizer that empties it, and its phase.
 fn namespace(old: Option<&Value>, new: &mut Value) {
     let name = object::name(new).to_owned();
@@ -53,7 +79,7 @@ fn namespace(old: Option<&Value>, new: &mut Value) {
     match old {
         None => {
             let spec = object::child_mut(new, "spec");
-            spec.entry("finalizers").or_insert_with(|| serde_json::json!(["kubernetes"]));
+            spec.entry("finalizers").or_insert_with(|| json!(["kubernetes"]));
             object::child_mut(new, "status").insert("phase".into(), "Active".into());
         }
         Some(old) => {
@@ -66,4 +92,117 @@ fn namespace(old: Option<&Value>, new: &mut Value) {
             }
         }
     }
+}
+
+/// `stringData` is for writing only: it becomes `data`.
+fn plain_data(secret: &mut Value) {
+    use base64::Engine as _;
+    let Some(fields) = secret.as_object_mut() else { return };
+    let Some(Value::Object(plain)) = fields.remove("stringData") else { return };
+    let data = object::map_in(fields, "data");
+    for (key, value) in plain {
+        let text = value.as_str().unwrap_or_default();
+        data.insert(key, base64::engine::general_purpose::STANDARD.encode(text).into());
+    }
+    if data.is_empty() {
+        fields.remove("data");
+    }
+}
+
+/// What the admission plugins of a cluster give every pod.
+fn pod(pod: &mut Value) {
+    let spec = object::child_mut(pod, "spec");
+    if spec.get("serviceAccountName").is_none_or(|name| name == "") {
+        spec.insert("serviceAccountName".into(), "default".into());
+        spec.insert("serviceAccount".into(), "default".into());
+    }
+    spec.entry("priority").or_insert(json!(0));
+    spec.entry("preemptionPolicy").or_insert(json!("PreemptLowerPriority"));
+    let tolerations = object::list_in(spec, "tolerations");
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerated = tolerations.iter().any(|toleration| {
+            let own = text(toleration, "/key");
+            (own == key || own.is_empty()) && matches!(text(toleration, "/effect"), "" | "NoExecute")
+        });
+        if !tolerated {
+            tolerations.push(
+                json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 }),
+            );
+        }
+    }
+}
+
+/// Nobody may give more rights than they have, unless they may escalate (roles) or bind (bindings).
+fn no_escalation(call: &Call, old: Option<&Value>, new: &Value) -> Result<(), Status> {
+    if call.user.is_master() {
+        return Ok(());
+    }
+    let namespace = object::namespace(new);
+    let binding = call.resource.plural.ends_with("bindings");
+    let (unchanged, verb, resource, name) = if binding {
+        let role = text(new, "/roleRef/name");
+        let plural = if text(new, "/roleRef/kind") == "ClusterRole" { "clusterroles" } else { "roles" };
+        let same =
+            old.is_some_and(|old| old["roleRef"] == new["roleRef"] && old["subjects"] == new["subjects"]);
+        (same, "bind", plural, role)
+    } else {
+        (
+            old.is_some_and(|old| old["rules"] == new["rules"]),
+            "escalate",
+            &*call.resource.plural,
+            object::name(new),
+        )
+    };
+    let server_rbac = call.server.rbac();
+    let asked =
+        crate::auth::Attributes { verb, group: rbac::GROUP, resource, namespace, name, ..Default::default() };
+    if unchanged || server_rbac.allows(&call.user, &asked) {
+        return Ok(());
+    }
+    let rules = match binding {
+        false => Rule::read_all(new),
+        true => {
+            let key =
+                if resource == "clusterroles" { name.to_owned() } else { format!("{namespace}/{name}") };
+            let role = call.server.store.get(&format!("{resource}.{}", rbac::GROUP), &key);
+            let Some(role) = role else {
+                return Err(Status::not_found(About { group: rbac::GROUP, kind: resource, name }));
+            };
+            Rule::read_all(&role.value())
+        }
+    };
+    let missing: Vec<String> = rules
+        .iter()
+        .filter(|rule| !server_rbac.covers(&call.user, namespace, rule))
+        .map(shown)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let groups: Vec<String> = call.user.groups.iter().map(|group| format!("{group:?}")).collect();
+    let why = format!(
+        "user {:?} (groups=[{}]) is attempting to grant RBAC permissions not currently held:\n{}",
+        call.user.name,
+        groups.join(" "),
+        missing.join("\n")
+    );
+    Err(Status::forbidden(call.about_name(object::name(new)), &why))
+}
+
+/// A rule as the real server's refusal writes it.
+fn shown(rule: &Rule) -> String {
+    let list = |items: &[String]| items.iter().map(|item| format!("{item:?}")).collect::<Vec<_>>().join(" ");
+    let mut parts = Vec::new();
+    for (name, items) in [
+        ("APIGroups", &rule.groups),
+        ("Resources", &rule.resources),
+        ("ResourceNames", &rule.names),
+        ("NonResourceURLs", &rule.paths),
+        ("Verbs", &rule.verbs),
+    ] {
+        if !items.is_empty() {
+            parts.push(format!("{name}:[{}]", list(items)));
+        }
+    }
+    format!("{{{}}}", parts.join(", "))
 }

@@ -6,6 +6,7 @@
 use http::HeaderMap;
 
 use crate::status::Status;
+use crate::table::Include;
 
 /// How the body of an answer is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,10 +33,13 @@ pub struct Accept {
     pub form: Form,
     /// The client asked for it indented.
     pub pretty: bool,
+    /// What rows of a table carry.
+    pub include: Include,
 }
 
 impl Accept {
-    pub const JSON: Accept = Accept { encoding: Encoding::Json, form: Form::Object, pretty: false };
+    pub const JSON: Accept =
+        Accept { encoding: Encoding::Json, form: Form::Object, pretty: false, include: Include::Metadata };
 
     /// Reads `Accept`, taking the first form we can give.
     pub fn read(headers: &HeaderMap) -> Result<Accept, Status> {
@@ -82,7 +86,7 @@ fn one(clause: &str) -> Option<Accept> {
         ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Form::DiscoveryV2,
         _ => return None,
     };
-    Some(Accept { encoding, form, pretty })
+    Some(Accept { encoding, form, pretty, include: Include::Metadata })
 }
 
 /// How a body that is no patch is written.

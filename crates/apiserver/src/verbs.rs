@@ -62,24 +62,24 @@ pub async fn dispatch(server: &Arc<Inner>, incoming: Incoming) -> Result<Answer,
         Verb::List => list(&call, &incoming).await,
         Verb::Watch => start_watch(call, &incoming).await,
         Verb::Create => {
-            let accept = Accept::read(&incoming.headers)?;
+            let accept = accept(&incoming)?;
             let object = decode::body(&call, BodyType::read(&incoming.headers)?, &incoming.body)?;
             let written = create::create(&call, object).await?;
             Ok(written_answer(&call, &written, accept))
         }
         Verb::Update => {
-            let accept = Accept::read(&incoming.headers)?;
+            let accept = accept(&incoming)?;
             let object = decode::body(&call, BodyType::read(&incoming.headers)?, &incoming.body)?;
             let written = update::update(&call, object).await?;
             Ok(written_answer(&call, &written, accept))
         }
         Verb::Patch => {
-            let accept = Accept::read(&incoming.headers)?;
+            let accept = accept(&incoming)?;
             let written = patch::patch(&call, patch_type(&call, &incoming.headers)?, &incoming.body).await?;
             Ok(written_answer(&call, &written, accept))
         }
         Verb::Delete => {
-            let accept = Accept::read(&incoming.headers)?;
+            let accept = accept(&incoming)?;
             let written = delete::delete(&call, &delete_options(&incoming)?).await?;
             Ok(written_answer(&call, &written, accept))
         }
@@ -87,7 +87,7 @@ pub async fn dispatch(server: &Arc<Inner>, incoming: Incoming) -> Result<Answer,
             let options = ListOptions::read(&call, &incoming.info.query, false)?;
             let deleting = delete_options(&incoming)?;
             let list = delete::delete_collection(&call, &deleting, &options.labels, &options.fields).await?;
-            Ok(Answer::value(StatusCode::OK, &list, Accept::read(&incoming.headers)?))
+            Ok(Answer::value(StatusCode::OK, &list, accept(&incoming)?))
         }
     }
 }
@@ -164,6 +164,12 @@ fn patch_type(call: &Call, headers: &HeaderMap) -> Result<PatchType, Status> {
     Ok(patch_type)
 }
 
+/// The form asked for; rows of a table carry what `includeObject` says.
+fn accept(incoming: &Incoming) -> Result<Accept, Status> {
+    let accept = Accept::read(&incoming.headers)?;
+    Ok(Accept { include: table::Include::read(&incoming.info.query), ..accept })
+}
+
 fn delete_options(incoming: &Incoming) -> Result<DeleteOptions, Status> {
     let body = match BodyType::read(&incoming.headers)? {
         _ if incoming.body.is_empty() => Value::Null,
@@ -214,14 +220,20 @@ fn value_answer(call: &Call, code: StatusCode, object: Value, accept: Accept) ->
         Form::Metadata => table::metadata_only(&object),
         Form::Table => {
             let revision = object::meta_str(&object, "resourceVersion").to_owned();
-            table::of(call, &[object], json!({ "resourceVersion": revision }), table::Header::Shown)
+            table::of(
+                call,
+                &[object],
+                json!({ "resourceVersion": revision }),
+                table::Header::Shown,
+                accept.include,
+            )
         }
     };
     Answer::value(code, &shown, accept)
 }
 
 async fn get(call: &Call, incoming: &Incoming) -> Result<Answer, Status> {
-    let accept = Accept::read(&incoming.headers)?;
+    let accept = accept(incoming)?;
     if let Some(revision) = incoming.info.query.get("resourceVersion").filter(|text| !text.is_empty()) {
         let asked =
             ListOptions { revision: revision.to_owned(), ..ListOptions::default() }.revision_number()?;
@@ -232,7 +244,7 @@ async fn get(call: &Call, incoming: &Incoming) -> Result<Answer, Status> {
 }
 
 async fn list(call: &Call, incoming: &Incoming) -> Result<Answer, Status> {
-    let accept = Accept::read(&incoming.headers)?;
+    let accept = accept(incoming)?;
     let options = ListOptions::read(call, &incoming.info.query, false)?;
     let page = read::list(call, &options).await?;
     Ok(list_answer(call, &page, accept).with_warnings(warnings(call)))
@@ -249,7 +261,7 @@ fn list_answer(call: &Call, page: &Page, accept: Accept) -> Answer {
             "kind": &*resource.list_kind, "apiVersion": resource.api_version(),
             "metadata": page.list_meta(), "items": objects(),
         }),
-        Form::Table => table::of(call, &objects(), page.list_meta(), table::Header::Shown),
+        Form::Table => table::of(call, &objects(), page.list_meta(), table::Header::Shown, accept.include),
         Form::Metadata | Form::MetadataList => json!({
             "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": page.list_meta(),
             "items": objects().iter().map(table::metadata_only).collect::<Vec<_>>(),
@@ -290,7 +302,7 @@ fn list_json(call: &Call, page: &Page) -> Vec<u8> {
 }
 
 async fn start_watch(mut call: Call, incoming: &Incoming) -> Result<Answer, Status> {
-    let accept = Accept::read(&incoming.headers)?;
+    let accept = accept(incoming)?;
     let mut options = ListOptions::read(&call, &incoming.info.query, true)?;
     if !call.name.is_empty() {
         let name = std::mem::take(&mut call.name);
@@ -331,12 +343,12 @@ fn shapes(call: &Call, accept: Accept) -> (watch::Shape, watch::BookmarkShape) {
             let shape = move |stored: &Stored| {
                 let call = Call::internal(&row_server, &resource, stored.namespace(), stored.name(), "");
                 let meta = json!({ "resourceVersion": stored.revision.to_string() });
-                table::of(&call, &[finish::shown(&resource, stored)], meta, for_rows())
+                table::of(&call, &[finish::shown(&resource, stored)], meta, for_rows(), accept.include)
             };
             let bookmark = move |object: Value| {
                 let call = Call::internal(&server, &shown, "", "", "");
                 let meta = json!({ "resourceVersion": object::meta_str(&object, "resourceVersion") });
-                table::of(&call, &[object], meta, for_bookmarks())
+                table::of(&call, &[object], meta, for_bookmarks(), accept.include)
             };
             (Some(Box::new(shape)), Box::new(bookmark))
         }
@@ -352,7 +364,7 @@ async fn subresource(call: Call, incoming: Incoming) -> Result<Answer, Status> {
     if !sub.verbs.contains(&verb) {
         return Err(Status::method_not_allowed());
     }
-    let accept = Accept::read(&incoming.headers)?;
+    let accept = accept(&incoming)?;
     match (info.subresource.as_str(), &incoming.method) {
         ("scale", &Method::GET) => Ok(Answer::value(StatusCode::OK, &scale::get(&call)?, accept)),
         ("scale", _) => {

@@ -12,6 +12,7 @@ use crate::rest::{self, Call};
 use crate::server::Inner;
 use crate::storage::Stored;
 
+const PROTECTIONS: [&str; 2] = ["kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"];
 const MANAGER: &str = "kube-controller-manager";
 
 pub async fn run(server: Arc<Inner>) {
@@ -28,6 +29,12 @@ async fn look(server: &Arc<Inner>, (place, key): &ObjectKey) {
         let held = object::finalizers(&object);
         if held.contains(&ORPHAN) {
             return orphan(server, place, &stored).await;
+        }
+        // Nothing here uses a volume, so what protects it in use lets go at once.
+        for protection in PROTECTIONS {
+            if held.contains(&protection) {
+                return remove_finalizer(server, place, &stored, protection).await;
+            }
         }
         if held.contains(&FOREGROUND) {
             return foreground(server, place, &stored).await;

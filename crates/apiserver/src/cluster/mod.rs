@@ -4,6 +4,7 @@
 //! Each controller has a queue of keys that writes fill, and one task that drains it. A key waits at most once.
 
 mod accounts;
+pub mod addresses;
 mod aggregation;
 mod bootstrap;
 pub mod crds;
@@ -111,9 +112,29 @@ impl Controllers {
         self.workload(resource, stored);
     }
 
+    /// Whoever made a pod wants to know what became of it.
+    fn owners_of_pod(&self, pod: &Stored) {
+        let value = pod.value();
+        let owners = crate::object::meta(&value).get("ownerReferences").and_then(serde_json::Value::as_array);
+        for owner in owners.into_iter().flatten() {
+            let place = match crate::object::text(owner, "/kind") {
+                "ReplicaSet" => "replicasets.apps",
+                "StatefulSet" => "statefulsets.apps",
+                "DaemonSet" => "daemonsets.apps",
+                "Job" => "jobs.batch",
+                _ => continue,
+            };
+            let key = format!("{}/{}", pod.namespace(), crate::object::text(owner, "/name"));
+            self.workloads.add((place.into(), key.into()));
+        }
+    }
+
     fn workload(&self, resource: &Resource, stored: &Stored) {
         if self.simulating && crate::simulate::PLACES.contains(&&*resource.storage) {
             self.workloads.add((resource.storage.clone(), stored.key.clone()));
+            if &*resource.storage == "pods" {
+                self.owners_of_pod(stored);
+            }
         }
     }
 }

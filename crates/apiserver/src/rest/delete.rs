@@ -173,6 +173,7 @@ fn check_preconditions(call: &Call, options: &DeleteOptions, object: &Value) -> 
 fn mark(call: &Call, options: &DeleteOptions, object: &Value) -> Value {
     let mut marked = object.clone();
     set_propagation(call, options, &mut marked);
+    crate::admission::mark_deleted(call, &mut marked);
     let grace = grace_period(call, options, object);
     if object::is_deleting(object) {
         // A second delete can only shorten the grace.

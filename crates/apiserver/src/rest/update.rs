@@ -130,6 +130,7 @@ fn prepare(call: &Call, managers: Managers, old: &Value, mut new: Value) -> Resu
     match call.subresource.as_str() {
         "" if strategy.status => copy_field(old, &mut new, "status"),
         "status" => new = with_status(call, old, new),
+        "finalize" => new = with_finalizers(old, &new),
         _ => {}
     }
     defaults::apply(&call.resource, &mut new);
@@ -199,6 +200,19 @@ fn with_status(call: &Call, old: &Value, mut new: Value) -> Value {
     } else {
         object::set_meta(&mut result, "managedFields", object::meta(&new).get("managedFields").cloned());
     }
+    result
+}
+
+/// `namespaces/finalize` changes the namespace's own finalizers and nothing else.
+fn with_finalizers(old: &Value, new: &Value) -> Value {
+    let mut result = old.clone();
+    let finalizers = new.pointer("/spec/finalizers").cloned();
+    let spec = object::child_mut(&mut result, "spec");
+    match finalizers {
+        Some(finalizers) => drop(spec.insert("finalizers".into(), finalizers)),
+        None => drop(spec.remove("finalizers")),
+    }
+    object::set_meta(&mut result, "managedFields", object::meta(new).get("managedFields").cloned());
     result
 }
 
