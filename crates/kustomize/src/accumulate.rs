@@ -297,7 +297,7 @@ impl<'a> Folder<'a> {
             match plugin.transform(space, &mut gathered.resources) {
                 Ok(()) => {}
                 // Patches without a target are independent of one another: all are named.
-                Err(error) if is_patch && error.class() == Class::Patch => missing.push(error),
+                Err(error) if is_patch && error.class() == Class::PatchTarget => missing.push(error),
                 Err(error) => {
                     missing.push(error);
                     break;
@@ -353,7 +353,7 @@ impl<'a> Folder<'a> {
     fn add_vars(&self, space: &mut Workspace, gathered: &mut Gathered) -> Result<(), Error> {
         let vars = &self.kustomization.vars;
         let shown = || {
-            let texts: Vec<String> = vars.iter().map(|var| var.go_text()).collect();
+            let texts: Vec<String> = vars.iter().map(|var| var.raw_go_text()).collect();
             format!("merging vars {}", crate::go_text::list(&texts))
         };
         vars::mark_sources(space, &mut gathered.resources, vars).context(shown)?;

@@ -42,8 +42,10 @@ pub enum Class {
     DuplicateId,
     /// The kustomization file or a plugin configuration asks for something impossible.
     Config,
-    /// A patch cannot be read or applied, or has no target.
+    /// A patch cannot be read or applied.
     Patch,
+    /// A patch finds no resource, or several.
+    PatchTarget,
     /// A generator cannot make its object.
     Generator,
     /// A replacement or variable cannot be resolved.

@@ -98,12 +98,12 @@ impl Object<'_> {
             .map_err(|error| self.unwritable(&error.to_string()))
     }
 
+    /// kustomize prints the whole object here, secrets and all; this names it, and the field in the way.
     fn unwritable(&self, cause: &str) -> Error {
-        Error::new(Class::Output, cause).context(format!(
-            "{} {}/{}",
-            self.kind(),
-            self.namespace(),
-            self.name()
-        ))
+        let mut error = Error::new(Class::Output, cause);
+        if let Some(field) = self.tree.field_without_json(self.root) {
+            error = error.context(field);
+        }
+        error.context(format!("{} {}/{}", self.kind(), self.namespace(), self.name()))
     }
 }

@@ -128,7 +128,7 @@ impl Resources {
             _ => "multiple",
         };
         let text = format!("{matches} matches for Id {id}; failed to find unique target for patch {id}");
-        Err(Error::new(Class::Patch, text))
+        Err(Error::new(Class::PatchTarget, text))
     }
 
     /// Takes in what a generator made: new objects are added, others replace or join what is there.
@@ -218,6 +218,7 @@ impl Resource {
         let Some(root) = self.root else { return "null".to_owned() };
         match tree.to_json(root) {
             Ok(mut json) => {
+                hide_secrets(&mut json);
                 let memory = self.memory.annotations();
                 if !memory.is_empty()
                     && let Some(metadata) =
@@ -232,6 +233,19 @@ impl Resource {
             }
             Err(error) => format!("<{error}>"),
         }
+    }
+}
+
+/// What a Secret holds is never shown; its keys are.
+fn hide_secrets(object: &mut serde_json::Value) {
+    if object.get("kind").and_then(serde_json::Value::as_str) != Some("Secret") {
+        return;
+    }
+    for field in ["data", "stringData"] {
+        let Some(entries) = object.get_mut(field).and_then(serde_json::Value::as_object_mut) else {
+            continue;
+        };
+        entries.values_mut().for_each(|value| *value = "***".into());
     }
 }
 

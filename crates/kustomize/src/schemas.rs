@@ -114,8 +114,16 @@ impl KnownSchemas {
 }
 
 fn read_document(content: &[u8]) -> Result<serde_json::Value, String> {
-    if content.first() == Some(&b'{') {
-        return serde_json::from_slice(content).map_err(|error| error.to_string());
+    let mut document = if content.first() == Some(&b'{') {
+        serde_json::from_slice(content).map_err(|error| error.to_string())?
+    } else {
+        crate::yaml_text::to_json(content)?
+    };
+    // A document without definitions is as good as none.
+    if let serde_json::Value::Object(fields) = &mut document
+        && !fields.contains_key("components")
+    {
+        fields.entry("definitions").or_insert_with(|| serde_json::json!({}));
     }
-    crate::yaml_text::to_json(content)
+    Ok(document)
 }

@@ -220,6 +220,7 @@ fn patch_json(tree: &mut Tree, resource: &mut Resource, operations: &[Operation]
         let text = "json: cannot unmarshal array into Go value of type map[string]interface {}";
         return Err(Error::new(Class::Patch, text));
     }
+    tree.release(root);
     let patched = tree.add_decoded_json(&json);
     resource.root = Some(patched);
     let mut annotations: Vec<(Text, Text)> = resource.annotations(tree);

@@ -44,8 +44,15 @@ impl Var {
     }
 
     /// As Go prints the struct.
-    pub(crate) fn go_text(&self) -> String {
+    fn go_text(&self) -> String {
         format!("{{{} {} {{{}}}}}", self.name, self.gvk(), self.field_ref.field_path)
+    }
+
+    /// As Go prints the struct before anyone looked at its `apiVersion`.
+    pub(crate) fn raw_go_text(&self) -> String {
+        let target = &self.obj_ref;
+        let gvk = Gvk::plain(&target.group, &target.version, &target.kind);
+        format!("{{{} {gvk} {{{}}}}}", self.name, self.field_ref.field_path)
     }
 }
 

@@ -108,9 +108,24 @@ impl Tree {
             }),
         };
         let mut node = Node::from(value);
-        node.tag = data.tag;
+        node.tag = if self.quotes_hide_tag(id) { Tag::Str } else { data.tag };
         node.tag_shown = data.tag_shown;
         node
+    }
+
+    /// A number that took over the quotes of the text it replaced. go-yaml does not write a tag that can be
+    /// guessed from the text, so that only the quotes remain, and they make it a string.
+    fn quotes_hide_tag(&self, id: NodeId) -> bool {
+        let data = &self[id];
+        match &data.body {
+            Body::Scalar { text, style } => {
+                *style != ScalarStyle::Plain
+                    && !data.tag_shown
+                    && !matches!(data.tag, Tag::Str | Tag::Implicit)
+                    && implicit_tag(text, Schema::V3) == data.tag
+            }
+            Body::Map { .. } | Body::Seq { .. } => false,
+        }
     }
 
     /// The node as kyaml prints it.
@@ -121,6 +136,47 @@ impl Tree {
     /// The node as JSON, the way kyaml converts it.
     pub(crate) fn to_json(&self, id: NodeId) -> Result<Json, yaml::EmitError> {
         yaml::kustomize_json(&self.to_yaml(id))
+    }
+
+    /// The path of the first field that JSON cannot hold: a key that is no string, or a number without end.
+    pub(crate) fn field_without_json(&self, root: NodeId) -> Option<String> {
+        let (path, key) = self.find_unwritable(root, true)?;
+        let path = if path.is_empty() { "the object".to_owned() } else { path };
+        Some(match key {
+            Some(key) => format!("{path} has the key {key}, which is no string"),
+            None => format!("{path} is no number that JSON knows"),
+        })
+    }
+
+    fn find_unwritable(&self, id: NodeId, is_top: bool) -> Option<(String, Option<String>)> {
+        let below = |name: String, found: (String, Option<String>)| {
+            let (rest, key) = found;
+            let path = if rest.is_empty() || rest.starts_with('[') {
+                name + &rest
+            } else {
+                format!("{name}.{rest}")
+            };
+            (path, key)
+        };
+        match &self[id].body {
+            Body::Scalar { text, .. } => {
+                let infinite = matches!(resolve_v3(text), yaml::Resolved::Float(value) if !value.is_finite());
+                (infinite && !self.is_read_as_string(id)).then(Default::default)
+            }
+            Body::Seq { content, .. } => content.iter().enumerate().find_map(|(at, item)| {
+                self.find_unwritable(*item, false).map(|found| below(format!("[{at}]"), found))
+            }),
+            Body::Map { content, .. } => {
+                let odd = content.iter().step_by(2).find(|key| !is_top && !self.is_read_as_string(**key));
+                if let Some(key) = odd {
+                    return Some((String::new(), Some(self.text(*key).to_owned())));
+                }
+                content.chunks_exact(2).find_map(|pair| {
+                    self.find_unwritable(pair[1], false)
+                        .map(|found| below(self.text(pair[0]).to_owned(), found))
+                })
+            }
+        }
     }
 
     /// The text of a scalar, read as YAML.

@@ -71,6 +71,8 @@ impl Kind {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     nodes: Vec<NodeData>,
+    /// Places that nothing refers to any more.
+    free: Vec<NodeId>,
 }
 
 impl std::ops::Index<NodeId> for Tree {
@@ -89,10 +91,33 @@ impl std::ops::IndexMut<NodeId> for Tree {
 
 impl Tree {
     pub(crate) fn add(&mut self, data: NodeData) -> NodeId {
+        if let Some(id) = self.free.pop() {
+            self[id] = data;
+            return id;
+        }
         let id =
             u32::try_from(self.nodes.len()).expect("the limits on input keep an arena far below 2^32 nodes");
         self.nodes.push(data);
         NodeId(id)
+    }
+
+    /// Gives back the places of a node and all below it. The caller knows that no other node refers to them; two
+    /// places inside may be one node, though.
+    pub(crate) fn release(&mut self, root: NodeId) {
+        let mut open = vec![root];
+        let mut all = Vec::new();
+        while let Some(id) = open.pop() {
+            if let Some(content) = self.content_mut(id) {
+                open.append(content);
+            }
+            all.push(id);
+        }
+        all.sort_unstable();
+        all.dedup();
+        for id in &all {
+            self[*id].body = Body::empty(Kind::Seq);
+        }
+        self.free.append(&mut all);
     }
 
     /// A scalar without a tag: what it means depends on its text.
@@ -228,5 +253,26 @@ impl Tree {
             (Body::Scalar { .. }, Tag::Implicit) => true,
             (Body::Scalar { .. } | Body::Map { .. } | Body::Seq { .. }, _) => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_stays_small() {
+        assert!(size_of::<NodeData>() <= 40, "{}", size_of::<NodeData>());
+    }
+
+    #[test]
+    fn released_places_are_used_again_once_each() {
+        let mut tree = Tree::default();
+        let shared = tree.plain("x");
+        let list = tree.seq(vec![shared, shared]);
+        tree.release(list);
+        let made = [tree.plain("a"), tree.plain("b"), tree.plain("c")];
+        assert_eq!(made.map(|id| tree.text(id).to_owned()), ["a", "b", "c"]);
+        assert_eq!(tree.nodes.len(), 3);
     }
 }
