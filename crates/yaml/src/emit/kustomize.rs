@@ -26,6 +26,10 @@ pub fn kustomize_yaml(node: &Node) -> Result<String, EmitError> {
 /// The same behind what `out` holds already, without the `---` between resources.
 pub fn kustomize_yaml_into(node: &Node, out: &mut String) -> Result<(), EmitError> {
     if !is_straight(node, false) || matches!(node.value, Value::Scalar(_)) {
+        if has_alias(node) {
+            // What is too deep or too much is refused before it is printed.
+            Decoder::new(Schema::V3).json(node)?;
+        }
         out.push_str(&to_yaml_sigs(&through_text(node)?)?);
         return Ok(());
     }
@@ -41,7 +45,11 @@ pub fn kustomize_yaml_into(node: &Node, out: &mut String) -> Result<(), EmitErro
 
 /// The JSON by way of which one resource is printed.
 pub fn kustomize_json(node: &Node) -> Result<serde_json::Value, EmitError> {
-    if is_straight(node, false) { Ok(Decoder::new(Schema::V3).json(node)?) } else { through_text(node) }
+    if is_straight(node, false) && !has_folded(node) {
+        Ok(Decoder::new(Schema::V3).json(node)?)
+    } else {
+        through_text(node)
+    }
 }
 
 /// The long way kustomize always goes: the tree is printed, read again and decoded.
@@ -51,6 +59,24 @@ fn through_text(node: &Node) -> Result<serde_json::Value, EmitError> {
     Ok(document.map_or(Ok(serde_json::Value::Object(Default::default())), |document| {
         Decoder::new(Schema::V3).json(&document.root)
     })?)
+}
+
+fn has_folded(node: &Node) -> bool {
+    match &node.value {
+        Value::Scalar(scalar) => scalar.style == ScalarStyle::Folded,
+        Value::Alias(_) => false,
+        Value::Sequence(sequence) => sequence.items.iter().any(has_folded),
+        Value::Mapping(mapping) => mapping.iter().any(|(key, value)| has_folded(key) || has_folded(value)),
+    }
+}
+
+fn has_alias(node: &Node) -> bool {
+    match &node.value {
+        Value::Scalar(_) => false,
+        Value::Alias(_) => true,
+        Value::Sequence(sequence) => sequence.items.iter().any(has_alias),
+        Value::Mapping(mapping) => mapping.iter().any(|(key, value)| has_alias(key) || has_alias(value)),
+    }
 }
 
 /// Whether the tree can be written as it stands: string keys, each of them once, no aliases, and only scalars
@@ -77,9 +103,8 @@ fn survives_text(node: &Node, scalar: &Scalar, in_flow: bool) -> bool {
     match scalar.style {
         ScalarStyle::DoubleQuoted => true,
         ScalarStyle::SingleQuoted => !text.contains(is_break),
-        // go-yaml gets the breaks of folded text wrong, and the indentation of text that starts with a blank.
-        ScalarStyle::Folded => false,
-        ScalarStyle::Literal => survives_as_literal(text),
+        // go-yaml gets the indentation of block text wrong that starts with a blank. See also `refolded`.
+        ScalarStyle::Literal | ScalarStyle::Folded => survives_as_literal(text),
         ScalarStyle::Plain if text.contains('\n') => survives_as_literal(text),
         ScalarStyle::Plain if text.is_empty() => !in_flow,
         // Quotes would turn a number or a time into a string.
@@ -117,6 +142,9 @@ fn write_node(emitter: &mut Emitter, node: &Node) -> Result<(), EmitError> {
     match &node.value {
         Value::Scalar(scalar) => {
             let resolved = resolve_scalar(&scalar.text, scalar.style, node.tag, Schema::V3)?;
+            if scalar.style == ScalarStyle::Folded && scalar.text.contains('\n') {
+                return write_scalar(emitter, resolved, &refolded(&scalar.text)?);
+            }
             write_scalar(emitter, resolved, &scalar.text)
         }
         Value::Sequence(sequence) => {
@@ -143,6 +171,16 @@ fn write_node(emitter: &mut Emitter, node: &Node) -> Result<(), EmitError> {
             Err(Error::new(ErrorKind::Alias, format!("unknown anchor '{name}' referenced")).into())
         }
     }
+}
+
+/// What becomes of folded text on its way: go-yaml v3 gets some of the breaks wrong when it prints them. That
+/// does not depend on where the text stands, so a document of its own shows it.
+fn refolded(text: &str) -> Result<String, EmitError> {
+    let printed =
+        format_node(&Node::mapping(vec![(Node::plain("a"), Node::quoted(text, ScalarStyle::Folded))]))?;
+    let read = parse_one(printed.as_bytes(), &Options::new(Schema::V3))?;
+    let text = read.as_ref().and_then(|document| document.root.get("a")?.text());
+    Ok(text.unwrap_or_default().to_owned())
 }
 
 fn write_scalar(emitter: &mut Emitter, resolved: Resolved, text: &str) -> Result<(), EmitError> {
