@@ -39,6 +39,11 @@ pub use value::{Key, List, Map, Text, Value};
 
 use ast::Expr;
 
+/// A duration as Go writes it (`1h30m`), in nanoseconds.
+pub fn parse_duration(text: &str) -> Option<i64> {
+    libraries::parse_duration(text)
+}
+
 /// What one run may cost in Kubernetes (`PerCallLimit`).
 pub const COST_LIMIT: u64 = 1_000_000;
 

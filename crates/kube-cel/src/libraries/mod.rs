@@ -19,7 +19,7 @@ pub use names::{NamedFormat, Semver};
 pub use net::Cidr;
 pub use net::Url;
 pub(crate) use text::{check_format, is_pattern};
-pub(crate) use time::{duration_text, is_duration, is_timestamp};
+pub(crate) use time::{duration_text, is_duration, is_timestamp, parse_duration};
 
 /// Calls a function or method; a method's target is the first value.
 pub(crate) fn call<'a>(
