@@ -171,11 +171,8 @@ fn no_escalation(call: &Call, old: Option<&Value>, new: &Value) -> Result<(), St
             Rule::read_all(&role.value())
         }
     };
-    let missing: Vec<String> = rules
-        .iter()
-        .filter(|rule| !server_rbac.covers(&call.user, namespace, rule))
-        .map(shown)
-        .collect();
+    let missing: Vec<String> =
+        rules.iter().filter(|rule| !server_rbac.covers(&call.user, namespace, rule)).map(shown).collect();
     if missing.is_empty() {
         return Ok(());
     }
