@@ -30,6 +30,7 @@ mod server;
 mod service;
 
 pub mod apply;
+pub mod patch;
 pub mod structural;
 
 mod admission;
