@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::error::{Error, Limit};
 use crate::host::Host;
 use crate::limits::Limits;
+use crate::memory::Memory;
 use crate::set::{Set, Template};
 use crate::value::{Map, Value};
 
@@ -64,7 +65,7 @@ pub struct Session<'h> {
     limits: Limits,
     extension: Option<Rc<dyn Any>>,
     steps: Cell<u64>,
-    bytes: Cell<u64>,
+    pub(crate) memory: Memory,
     pub(crate) depth: Cell<u32>,
     /// Maps that were made to hold other containers after they were made: only through these can a cycle have come to
     /// be, which reference counting would never free.
@@ -78,7 +79,7 @@ impl<'h> Session<'h> {
             limits,
             extension: None,
             steps: Cell::new(0),
-            bytes: Cell::new(0),
+            memory: Memory::default(),
             depth: Cell::new(0),
             grown: RefCell::new(Vec::new()),
         }
@@ -118,14 +119,16 @@ impl<'h> Session<'h> {
         if steps > self.limits.steps { Err(Limit::Steps(self.limits.steps)) } else { Ok(()) }
     }
 
-    /// Accounts for memory about to be taken. Call it *before* allocating what a template's number asks for.
+    /// Refuses memory that is more than one value may take. Call it *before* allocating what a template's number asks
+    /// for; the value a function returns is counted without its help.
     pub fn charge(&self, bytes: usize) -> Result<(), Limit> {
-        if bytes > self.limits.value_bytes {
-            return Err(Limit::ValueSize(self.limits.value_bytes));
-        }
-        let total = self.bytes.get().saturating_add(bytes as u64);
-        self.bytes.set(total);
-        if total > self.limits.total_bytes { Err(Limit::TotalSize(self.limits.total_bytes)) } else { Ok(()) }
+        let most = self.limits.value_bytes;
+        if bytes > most { Err(Limit::ValueSize(most)) } else { Ok(()) }
+    }
+
+    /// Counts memory that grew without a new value, such as an entry set in a map.
+    pub fn grow(&self, bytes: usize) -> Result<(), Limit> {
+        self.memory.small(bytes as u64, &self.limits)
     }
 
     /// Remembers a map into which a container was put, so that a cycle through it is freed with the session.

@@ -9,6 +9,8 @@ pub enum Limit {
     Depth(u32),
     #[error("value is larger than {0} bytes")]
     ValueSize(usize),
+    #[error("template execution holds more than {0} bytes")]
+    LiveSize(u64),
     #[error("template execution takes more than {0} bytes")]
     TotalSize(u64),
     #[error("value is nested deeper than {0} levels")]

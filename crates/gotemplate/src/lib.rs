@@ -18,6 +18,7 @@ mod function;
 mod host;
 mod lex;
 mod limits;
+mod memory;
 mod node;
 mod number;
 mod parse;

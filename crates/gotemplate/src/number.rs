@@ -36,7 +36,11 @@ fn complex(text: &str) -> Result<Number, String> {
         .rev()
         .find(|&at| matches!(bytes[at], b'+' | b'-') && !matches!(bytes[at - 1], b'e' | b'E' | b'p' | b'P'))
         .ok_or("syntax error scanning complex number")?;
-    let part = |text: &str| parse_float(text.as_bytes()).map_err(|error| error.to_string());
+    let part = |text: &str| {
+        parse_float(text.as_bytes()).map_err(|error| {
+            format!("strconv.ParseFloat: parsing {}: {error}", strconv::quote(text.as_bytes()))
+        })
+    };
     Ok(simplified(text, part(&body[..split])?, part(&body[split..])?))
 }
 

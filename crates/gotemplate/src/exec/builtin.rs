@@ -101,6 +101,7 @@ impl Builtin {
         let room = ctx.session().limits().value_bytes;
         let text = |bytes: Vec<u8>| -> Result<Value, Failure> {
             ctx.charge(bytes.len())?;
+            ctx.work(bytes.len() as u64 / 32)?;
             Ok(Value::String(bytes.into()))
         };
         match self {

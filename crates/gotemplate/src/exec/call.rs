@@ -95,7 +95,11 @@ impl<'a> State<'a> {
     }
 
     fn finish(&mut self, place: Place<'a>, name: &str, result: Result<Value, Failure>) -> Exec<Value> {
-        result.map_err(|failure| {
+        let counted = result.and_then(|value| {
+            self.ctx.session.memory.made(&value, self.ctx.session.limits())?;
+            Ok(value)
+        });
+        counted.map_err(|failure| {
             self.at = place;
             self.failure(format_args!("error calling {name}: {}", failure.text()), failure.limit())
         })
@@ -138,7 +142,8 @@ impl<'a> State<'a> {
     }
 
     fn give_back(&mut self, mut values: Vec<Value>) {
-        values.clear();
+        let memory = &self.ctx.session.memory;
+        values.drain(..).for_each(|value| memory.dropped(&value));
         self.spare.push(values);
     }
 

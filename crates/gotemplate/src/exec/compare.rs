@@ -64,19 +64,29 @@ fn equal(a: &Value, b: &Value) -> Result<bool, Failure> {
     }
 }
 
+/// A nil interface, or a nil slice.
+fn nil(value: &Value) -> bool {
+    value.is_nil() || value.as_list().is_some_and(crate::value::List::is_nil)
+}
+
+fn different(a: &Value, b: &Value) -> Failure {
+    Failure::new(format!(
+        "non-comparable types {}: {}, {}: {}",
+        fmt::verb(a, 's'),
+        a.type_of(),
+        b.type_of(),
+        fmt::show(b)
+    ))
+}
+
 /// Neither has an order: nil, lists, maps, structs, functions.
 fn equal_others(a: &Value, b: &Value) -> Result<bool, Failure> {
-    if a.is_nil() || b.is_nil() {
-        return Ok(a.is_nil() == b.is_nil());
+    if nil(a) || nil(b) {
+        let comparable = a.kind() == b.kind() || a.is_nil() || b.is_nil();
+        return if comparable { Ok(nil(a) == nil(b)) } else { Err(different(a, b)) };
     }
     if a.kind() != b.kind() {
-        return Err(Failure::new(format!(
-            "non-comparable types {}: {}, {}: {}",
-            fmt::verb(a, 's'),
-            a.type_of(),
-            b.type_of(),
-            fmt::show(b)
-        )));
+        return Err(different(a, b));
     }
     if matches!(b.kind(), Kind::Map | Kind::Slice | Kind::Func) {
         return Err(Failure::new(format!("non-comparable type {}: {}", fmt::verb(b, 's'), b.type_of())));
@@ -125,10 +135,16 @@ fn incompatible(a: &Value, b: &Value) -> Failure {
 
 /// `reflect.DeepEqual`: the same type and the same content, all the way down.
 pub fn deep_equal(a: &Value, b: &Value) -> bool {
-    deep_equal_within(a, b, 0)
+    deep_equal_within(a, b, 0, &mut 0)
 }
 
-fn deep_equal_within(a: &Value, b: &Value, depth: usize) -> bool {
+fn deep_equal_within(a: &Value, b: &Value, depth: usize, compared: &mut usize) -> bool {
+    /// Maps that share what they hold can be small and still take for ever to compare.
+    const MAX_COMPARED: usize = 1_000_000;
+    *compared += 1;
+    if *compared > MAX_COMPARED {
+        return false;
+    }
     /// Go remembers pairs it has begun to compare, so cycles end; here they end at this depth.
     const MAX_DEPTH: usize = 500;
     if depth > MAX_DEPTH {
@@ -139,8 +155,9 @@ fn deep_equal_within(a: &Value, b: &Value, depth: usize) -> bool {
         (Value::List(a), Value::List(b)) => {
             a.same(b)
                 || (a.type_of().same(b.type_of())
+                    && a.is_nil() == b.is_nil()
                     && a.len() == b.len()
-                    && a.iter().zip(b.iter()).all(|(a, b)| deep_equal_within(a, b, depth + 1)))
+                    && a.iter().zip(b.iter()).all(|(a, b)| deep_equal_within(a, b, depth + 1, compared)))
         }
         (Value::Map(a), Value::Map(b)) => {
             if a.same(b) {
@@ -149,10 +166,9 @@ fn deep_equal_within(a: &Value, b: &Value, depth: usize) -> bool {
             let (left, right) = (a.entries(), b.entries());
             a.type_of().same(b.type_of())
                 && left.len() == right.len()
-                && left
-                    .iter()
-                    .zip(right.iter())
-                    .all(|((key_a, a), (key_b, b))| key_a == key_b && deep_equal_within(a, b, depth + 1))
+                && left.iter().zip(right.iter()).all(|((key_a, a), (key_b, b))| {
+                    key_a == key_b && deep_equal_within(a, b, depth + 1, compared)
+                })
         }
         (Value::Bytes(a), Value::Bytes(b)) => a == b,
         (Value::Func(_), Value::Func(_)) => false,

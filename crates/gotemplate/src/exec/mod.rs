@@ -29,7 +29,13 @@ pub fn execute(
     data: &Value,
 ) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
-    enter(set, session, template, Slot::plain(data.clone()), &mut out).map_err(|error| *error)?;
+    let result = enter(set, session, template, Slot::plain(data.clone()), &mut out);
+    // From here on the output is the caller's to count.
+    let counted = session.memory.wrote(-(out.len() as i64), session.limits());
+    result.map_err(|error| *error)?;
+    counted.map_err(|limit| {
+        Error::execute(&template.name, format!("template: {}: {limit}", template.name), Some(limit))
+    })?;
     Ok(out)
 }
 
@@ -160,14 +166,16 @@ impl<'a> State<'a> {
         self.step()?;
         match node {
             Node::Text(text) => {
+                let before = self.out.len();
                 self.out.extend_from_slice(text.as_bytes());
-                self.check_output()?;
+                self.check_output(before)?;
             }
             Node::Action { pipe, .. } => {
                 self.at = Place::Node(node);
                 let value = self.pipeline(dot, pipe)?;
                 if pipe.declares.is_empty() {
                     self.print(node, &value)?;
+                    self.ctx.session.memory.dropped(&value);
                 }
             }
             Node::If(branch) => return self.branch(dot, node, branch, false),
@@ -180,13 +188,19 @@ impl<'a> State<'a> {
         Ok(Flow::Next)
     }
 
-    fn check_output(&self) -> Exec<()> {
-        let most = self.ctx.session.limits().value_bytes;
-        if self.out.len() > most { self.limit(Limit::ValueSize(most)) } else { Ok(()) }
+    fn check_output(&self, before: usize) -> Exec<()> {
+        let session = self.ctx.session;
+        let most = session.limits().value_bytes;
+        if self.out.len() > most {
+            return self.limit(Limit::ValueSize(most));
+        }
+        let grown = self.out.len() - before;
+        session.memory.wrote(grown as i64, session.limits()).or_else(|limit| self.limit(limit))
     }
 
     fn print(&mut self, node: &'a Node, value: &Value) -> Exec<()> {
         self.at = Place::Node(node);
+        let before = self.out.len();
         match value {
             Value::String(text) => self.out.extend_from_slice(text.as_bytes()),
             Value::NoValue => self.out.extend_from_slice(b"<no value>"),
@@ -198,7 +212,7 @@ impl<'a> State<'a> {
                 }
             }
         }
-        self.check_output()
+        self.check_output(before)
     }
 
     fn branch(&mut self, dot: &Slot, node: &'a Node, branch: &'a Branch, sets_dot: bool) -> Exec<Flow> {

@@ -87,6 +87,10 @@ impl Printer {
             Value::Bytes(bytes) => return self.bytes(bytes, verb, depth),
             Value::List(list) => {
                 let of = list.type_of();
+                if list.is_nil() && self.flags.sharp_v {
+                    self.text(&format!("{of}(nil)"));
+                    return Ok(());
+                }
                 return crate::stack::grow(|| self.list(of, list, verb, depth));
             }
             Value::Map(map) => return crate::stack::grow(|| self.map(map, verb, depth)),

@@ -36,7 +36,7 @@ pub const FUNCTIONS: &[Function] = &[
 ];
 
 /// Steps that making a key counts for: it takes a good part of a second.
-const SLOW: u64 = 1_000_000;
+const SLOW: u64 = 500_000;
 
 /// A certificate and its key, in PEM. No `Debug`: the key is a secret.
 pub struct Certificate {

@@ -58,7 +58,7 @@ fn set(ctx: &Context<'_>, args: &[Value]) -> Answer {
     let (Some(map), Value::String(key)) = (map_arg(args, 0), &args[1]) else {
         return Err(Failure::new("assignment to entry in nil map"));
     };
-    ctx.charge(48)?;
+    ctx.session().grow(key.len() + 80)?;
     ctx.session().grew(map, &args[2]);
     map.set(key.clone(), args[2].clone());
     Ok(plain(map))
@@ -122,6 +122,9 @@ fn merged(ctx: &Context<'_>, args: &[Value], overwrite: Overwrite) -> Answer {
 }
 
 fn deep_copy(ctx: &Context<'_>, args: &[Value]) -> Answer {
+    if args[0].is_nil() {
+        return Err(Failure::new("reflect: call of reflect.Value.Type on zero Value"));
+    }
     count(ctx, &args[0], 0)?;
     Ok(args[0].deep_copy())
 }
@@ -132,13 +135,14 @@ fn count(ctx: &Context<'_>, value: &Value, depth: usize) -> Result<(), Failure> 
     if depth > MAX_DEPTH {
         return Err(crate::error::Limit::Nesting(MAX_DEPTH).into());
     }
+    ctx.work(1)?;
     match value {
         Value::List(list) => {
-            ctx.charge(list.len() * std::mem::size_of::<Value>())?;
+            ctx.session().grow(list.len() * std::mem::size_of::<Value>())?;
             list.iter().try_for_each(|item| count(ctx, item, depth + 1))
         }
         Value::Map(map) => {
-            ctx.charge(map.len() * 48)?;
+            ctx.session().grow(map.len() * 80)?;
             map.entries().values().try_for_each(|item| count(ctx, item, depth + 1))
         }
         _ => Ok(()),

@@ -3,6 +3,7 @@
 use super::json_decode::decode;
 use super::{Answer, base64, string, text_arg};
 use crate::context::{Context, Failure};
+use crate::error::Limit;
 use crate::function::Function;
 use crate::strconv;
 use crate::unicode::runes;
@@ -33,15 +34,30 @@ pub enum JsonStyle {
     Raw,
 }
 
+/// Errors give nothing, except that what is too large is refused.
 fn lenient(ctx: &Context<'_>, value: &Value, style: JsonStyle) -> Answer {
-    let text = encode(value, style).unwrap_or_default();
-    ctx.charge(text.len())?;
-    string(text)
+    let text = match encode(value, style) {
+        Err(ToJsonError::TooLarge) => return Err(too_large(ctx)),
+        encoded => encoded.unwrap_or_default(),
+    };
+    counted(ctx, text)
 }
 
 fn strict(ctx: &Context<'_>, value: &Value, style: JsonStyle) -> Answer {
-    let text = encode(value, style).map_err(|error| Failure::new(error.to_string()))?;
+    match encode(value, style) {
+        Ok(text) => counted(ctx, text),
+        Err(ToJsonError::TooLarge) => Err(too_large(ctx)),
+        Err(error) => Err(Failure::new(error.to_string())),
+    }
+}
+
+fn too_large(ctx: &Context<'_>) -> Failure {
+    Limit::ValueSize(ctx.session().limits().value_bytes).into()
+}
+
+fn counted(ctx: &Context<'_>, text: Vec<u8>) -> Answer {
     ctx.charge(text.len())?;
+    ctx.work(text.len() as u64 / 64)?;
     string(text)
 }
 
@@ -66,11 +82,16 @@ struct Encoder {
 
 /// Deeper than this is a cycle, or might as well be one.
 const MAX_DEPTH: usize = 1_000;
+/// Longer than this is refused, whatever the session allows.
+const MAX_BYTES: usize = 32 << 20;
 
 impl Encoder {
     fn value(&mut self, value: &Value) -> Result<(), ToJsonError> {
         if self.depth > MAX_DEPTH {
             return Err(ToJsonError::Cycle(value.type_of().to_string()));
+        }
+        if self.out.len() > MAX_BYTES {
+            return Err(ToJsonError::TooLarge);
         }
         match value {
             Value::Nil | Value::NoValue => self.out.extend_from_slice(b"null"),
@@ -83,6 +104,7 @@ impl Encoder {
                 self.out.extend_from_slice(base64::encode(bytes).as_bytes());
                 self.out.push(b'"');
             }
+            Value::List(list) if list.is_nil() => self.out.extend_from_slice(b"null"),
             Value::List(list) => {
                 let items = list.iter().map(|item| (None, item));
                 crate::stack::grow(|| self.container(b"[]", items))?;

@@ -38,9 +38,17 @@ impl Decoder<'_> {
         }
     }
 
-    /// The complaint about the current character.
+    /// The complaint about the current character. At the end Go pretends to read a space, which is wrong only within a
+    /// token.
     fn invalid(&self, context: &str) -> String {
         match self.peek() {
+            None if context.starts_with("in literal")
+                || context.ends_with("numeric literal")
+                || context.ends_with("escape")
+                || context.ends_with("escape code") =>
+            {
+                format!("invalid character ' ' {context}")
+            }
             None => "unexpected end of JSON input".to_owned(),
             Some(byte) => {
                 let shown = match byte {

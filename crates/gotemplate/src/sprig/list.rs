@@ -68,6 +68,7 @@ fn listed<'v>(value: &'v Value, complaint: &str) -> Result<Cow<'v, [Value]>, Fai
 
 fn made(ctx: &Context<'_>, items: Vec<Value>) -> Answer {
     ctx.charge(items.len() * std::mem::size_of::<Value>())?;
+    ctx.work(items.len() as u64 / 2)?;
     Ok(Value::list(items))
 }
 
@@ -93,13 +94,24 @@ fn last(_: &Context<'_>, args: &[Value]) -> Answer {
     Ok(listed(&args[0], "Cannot find last on type")?.last().cloned().unwrap_or(Value::Nil))
 }
 
+/// sprig answers an empty list with a nil one here.
+fn nil_list() -> Answer {
+    Ok(Value::List(List::nil(Type::LIST)))
+}
+
 fn rest(ctx: &Context<'_>, args: &[Value]) -> Answer {
     let items = listed(&args[0], "Cannot find rest on type")?;
+    if items.is_empty() {
+        return nil_list();
+    }
     made(ctx, items.iter().skip(1).cloned().collect())
 }
 
 fn initial(ctx: &Context<'_>, args: &[Value]) -> Answer {
     let items = listed(&args[0], "Cannot find initial on type")?;
+    if items.is_empty() {
+        return nil_list();
+    }
     made(ctx, items.iter().take(items.len().saturating_sub(1)).cloned().collect())
 }
 
@@ -175,27 +187,31 @@ fn concat(ctx: &Context<'_>, args: &[Value]) -> Answer {
             .ok_or_else(|| Failure::new(format!("Cannot concat type {} as list", arg.kind().name())))?;
         all.extend(items.iter().cloned());
     }
-    made(ctx, all)
+    if all.is_empty() { nil_list() } else { made(ctx, all) }
 }
 
 fn chunk(ctx: &Context<'_>, args: &[Value]) -> Answer {
-    const OF_LISTS: Type = Type::Slice(&Type::LIST);
     let size = int_arg(args, 0);
     let items = listed(&args[1], "Cannot chunk type")?;
     let Some(size) = usize::try_from(size).ok().filter(|&size| size > 0) else {
-        return Err(Failure::new(chunk_failure(size, items.len())));
+        return odd_chunks(size, &items);
     };
     ctx.charge(items.len() * std::mem::size_of::<Value>())?;
     let chunks = items.chunks(size).map(|chunk| Value::list(chunk.to_vec())).collect();
     Ok(Value::List(List::typed(OF_LISTS, chunks)))
 }
 
-/// sprig divides by the size and lets Go complain about the result.
-fn chunk_failure(size: i64, length: usize) -> &'static str {
-    match (size, length) {
-        (0, _) => "runtime error: makeslice: len out of range",
-        _ => "runtime error: index out of range [-1]",
-    }
+const OF_LISTS: Type = Type::Slice(&Type::LIST);
+
+/// Sizes below one: sprig divides in floating point and asks Go for that many chunks.
+fn odd_chunks(size: i64, items: &[Value]) -> Answer {
+    let count = ((items.len() as f64 - 1.0) / size as f64).floor() + 1.0;
+    let chunks = match items {
+        [only] if size < 0 => vec![Value::list(vec![only.clone()])],
+        [_, _, ..] if count == 0.0 => Vec::new(),
+        _ => return Err(Failure::new("runtime error: makeslice: len out of range")),
+    };
+    Ok(Value::List(List::typed(OF_LISTS, chunks)))
 }
 
 fn sort_alpha(ctx: &Context<'_>, args: &[Value]) -> Answer {
@@ -203,7 +219,8 @@ fn sort_alpha(ctx: &Context<'_>, args: &[Value]) -> Answer {
         return Ok(Value::strings([Str::from(&*strval(&args[0]))]));
     }
     let mut texts = texts(&args[0]);
-    ctx.charge(texts.len() * 64)?;
+    ctx.charge(texts.len() * 16)?;
+    ctx.work(texts.len() as u64)?;
     texts.sort();
     Ok(Value::strings(texts))
 }

@@ -53,6 +53,7 @@ pub fn merge(
             Some(present) => empty(present) || overwrite == Overwrite::Yes,
         };
         if takes {
+            ctx.session().grow(80)?;
             ctx.session().grew(target, &value);
             target.set(key, value);
         }

@@ -11,7 +11,7 @@ use super::{Answer, int_arg, string, text_arg};
 use crate::context::{Context, Failure};
 use crate::function::Function;
 use crate::unicode::{decode_rune, is_digit, is_letter};
-use crate::value::{Type, Value};
+use crate::value::{List, Type, Value};
 
 const S: Type = Type::String;
 const TWO: &[Type] = &[S, S];
@@ -46,7 +46,9 @@ enum Panic {
 }
 
 /// What a compiled expression may take.
-const SIZE_LIMIT: usize = 4 << 20;
+const SIZE_LIMIT: usize = 2 << 20;
+/// Longer ones take long to compile before they turn out to be too large.
+const MAX_PATTERN: usize = 32 << 10;
 /// How many compiled expressions a thread keeps.
 const KEPT: usize = 256;
 
@@ -85,6 +87,9 @@ fn compile(ctx: &Context<'_>, args: &[Value], panic: Panic) -> Result<Rc<Regex>,
 }
 
 fn compile_fresh(pattern: &[u8]) -> Result<Rc<Regex>, String> {
+    if pattern.len() > MAX_PATTERN {
+        return Err("error parsing regexp: expression too large".to_owned());
+    }
     let translated = translate(pattern).map_err(|error| format!("error parsing regexp: {error}"))?;
     let regex = RegexBuilder::new(&translated).size_limit(SIZE_LIMIT).nest_limit(250).build();
     regex.map(Rc::new).map_err(|error| match error {
@@ -106,10 +111,15 @@ fn find_all(ctx: &Context<'_>, args: &[Value], panic: Panic) -> Answer {
     let regex = compile(ctx, args, panic)?;
     let mut found = Vec::new();
     for matched in regex.find_iter(text_arg(args, 1)).take(most(int_arg(args, 2))) {
-        ctx.charge(48 + matched.len())?;
         found.push(matched.as_bytes());
+        ctx.charge(found.len() * 80)?;
     }
-    Ok(Value::strings(found))
+    if found.is_empty() { no_strings() } else { Ok(Value::strings(found)) }
+}
+
+/// Go's regexp answers with a nil slice where there is nothing.
+fn no_strings() -> Answer {
+    Ok(Value::List(List::nil(Type::STRINGS)))
 }
 
 fn find(ctx: &Context<'_>, args: &[Value], panic: Panic) -> Answer {
@@ -206,7 +216,7 @@ fn split(ctx: &Context<'_>, args: &[Value], panic: Panic) -> Answer {
     let regex = compile(ctx, args, panic)?;
     let (pattern, text, count) = (text_arg(args, 0), text_arg(args, 1), int_arg(args, 2));
     if count == 0 {
-        return Ok(Value::strings::<&str>([]));
+        return no_strings();
     }
     if !pattern.is_empty() && text.is_empty() {
         return Ok(Value::strings([""]));
@@ -220,7 +230,7 @@ fn split(ctx: &Context<'_>, args: &[Value], panic: Panic) -> Answer {
         end = matched.start();
         if matched.end() != 0 {
             parts.push(&text[start..end]);
-            ctx.charge(48)?;
+            ctx.charge(parts.len() * 80)?;
         }
         start = matched.end();
     }

@@ -68,8 +68,7 @@ pub const FUNCTIONS: &[Function] = &[
         split_map(ctx, text_arg(args, 2), text_arg(args, 0), int_arg(args, 1))
     }),
     Function::new("splitList", &[S, S], |ctx, args| {
-        let parts = split(text_arg(args, 1), text_arg(args, 0), -1);
-        ctx.charge(parts.len() * 64)?;
+        let parts = counted_split(ctx, text_arg(args, 1), text_arg(args, 0), -1, 80)?;
         Ok(Value::strings(parts))
     }),
     Function::new("b64enc", &[S], |ctx, args| {
@@ -351,9 +350,33 @@ pub fn split<'t>(text: &'t [u8], separator: &[u8], most: i64) -> Vec<&'t [u8]> {
     parts
 }
 
+/// Splits once it is known that the parts, at so many bytes each, fit.
+fn counted_split<'t>(
+    ctx: &Context<'_>,
+    text: &'t [u8],
+    separator: &[u8],
+    most: i64,
+    each: usize,
+) -> Result<Vec<&'t [u8]>, Failure> {
+    let mut count = 1;
+    match separator {
+        [] => count = unicode::rune_count(text),
+        separator => {
+            let mut rest = text;
+            while let Some(at) = find(rest, separator) {
+                rest = &rest[at + separator.len()..];
+                count += 1;
+            }
+        }
+    }
+    let count = usize::try_from(most).map_or(count, |most| count.min(most));
+    ctx.charge(count.saturating_mul(each))?;
+    ctx.work(count as u64)?;
+    Ok(split(text, separator, most))
+}
+
 fn split_map(ctx: &Context<'_>, text: &[u8], separator: &[u8], most: i64) -> Answer {
-    let parts = split(text, separator, most);
-    ctx.charge(parts.len() * 96)?;
+    let parts = counted_split(ctx, text, separator, most, 160)?;
     let entries: MapEntries = parts
         .into_iter()
         .enumerate()

@@ -26,6 +26,9 @@ pub fn append_float(out: &mut Vec<u8>, value: f64, verb: u8, precision: i32) {
     }
 }
 
+/// No float64 has more decimals than this that are not zero; Rust formats no more than 65,535.
+const MAX_DIGITS: usize = 1_100;
+
 /// Significant digits without trailing zeros of meaning, and where the point stands: 0.d1d2… × 10^point.
 struct Digits {
     digits: Vec<u8>,
@@ -53,7 +56,9 @@ fn decimal(out: &mut Vec<u8>, value: f64, verb: u8, precision: i32) {
                 fixed_form(out, &digits, precision);
             } else {
                 use std::io::Write;
-                write!(out, "{magnitude:.0$}", precision as usize).expect("writing to memory");
+                let exact = (precision as usize).min(MAX_DIGITS);
+                write!(out, "{magnitude:.exact$}").expect("writing to memory");
+                out.resize(out.len() + (precision as usize - exact), b'0');
             }
         }
         b'g' | b'G' => {
@@ -82,16 +87,40 @@ fn decimal(out: &mut Vec<u8>, value: f64, verb: u8, precision: i32) {
 fn scientific(magnitude: f64, precision: Option<i32>) -> Digits {
     let text = match precision {
         None => format!("{magnitude:e}"),
-        Some(precision) => format!("{magnitude:.0$e}", precision.max(0) as usize),
+        Some(precision) => format!("{magnitude:.0$e}", (precision.max(0) as usize).min(MAX_DIGITS)),
     };
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    let digits: Vec<u8> = mantissa.bytes().filter(|&b| b != b'.').collect();
+    let mut digits: Vec<u8> = mantissa.bytes().filter(|&b| b != b'.').collect();
+    if precision.is_none() {
+        to_even(&mut digits, exponent, magnitude);
+    }
     if magnitude == 0.0 {
         // Go has no digits for zero and the point at 0; one digit "0" prints the same.
         return Digits { digits: if precision.is_none() { vec![b'0'] } else { digits }, point: 1 };
     }
     Digits { digits, point: exponent + 1 }
+}
+
+/// Where two shortest forms are equally near, Rust takes the larger and Go the even one.
+fn to_even(digits: &mut [u8], exponent: i32, magnitude: f64) {
+    let count = digits.len();
+    let Some(last) = digits.last_mut().filter(|last| **last % 2 == 1) else { return };
+    // Halves are rare: only then is the next digit a 5 with nothing but zeros after it.
+    let longer = format!("{magnitude:.40e}");
+    let mut after = longer.bytes().filter(u8::is_ascii_digit).skip(count - 1);
+    let is_half = after.next() == Some(*last - 1) && after.next() == Some(b'5');
+    if !is_half || !after.take(41 - count - 1).all(|digit| digit == b'0') {
+        return;
+    }
+    *last -= 1;
+    // Below a power of two the neighbours are closer, and the even form may no longer read back.
+    let text = format!("{}e{}", String::from_utf8_lossy(digits), exponent + 1 - count as i32);
+    if text.parse() != Ok(magnitude)
+        && let Some(last) = digits.last_mut()
+    {
+        *last += 1;
+    }
 }
 
 /// `%g` counts only digits up to the last that is not zero.

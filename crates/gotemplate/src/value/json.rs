@@ -22,10 +22,15 @@ pub enum ToJsonError {
     UnsupportedValue(String),
     #[error("json: unsupported value: encountered a cycle via {0}")]
     Cycle(String),
+    /// Maps that share what they hold can be small here and endless as text.
+    #[error("json: value is too large")]
+    TooLarge,
 }
 
 /// Deeper than this is a cycle, or might as well be one.
 const MAX_DEPTH: usize = 1000;
+/// More nodes than this are refused.
+const MAX_NODES: usize = 2_000_000;
 
 impl Value {
     pub fn from_json(json: &serde_json::Value, numbers: Numbers) -> Value {
@@ -46,7 +51,7 @@ impl Value {
 
     /// The value as a JSON tree, as Go's `encoding/json` would write it; whole floats become whole numbers.
     pub fn to_json(&self) -> Result<serde_json::Value, ToJsonError> {
-        to_json(self, 0)
+        to_json(self, 0, &mut 0)
     }
 
     /// A copy that shares nothing with this value. Beyond a depth of 1000 the rest is shared, so cycles end.
@@ -66,8 +71,12 @@ fn from_number(number: &serde_json::Number, numbers: Numbers) -> Value {
     }
 }
 
-fn to_json(value: &Value, depth: usize) -> Result<serde_json::Value, ToJsonError> {
+fn to_json(value: &Value, depth: usize, nodes: &mut usize) -> Result<serde_json::Value, ToJsonError> {
     use serde_json::Value as Json;
+    *nodes += 1;
+    if *nodes > MAX_NODES {
+        return Err(ToJsonError::TooLarge);
+    }
     if depth > MAX_DEPTH {
         return Err(ToJsonError::Cycle(value.type_of().to_string()));
     }
@@ -86,13 +95,14 @@ fn to_json(value: &Value, depth: usize) -> Result<serde_json::Value, ToJsonError
             use base64::Engine;
             Json::String(base64::engine::general_purpose::STANDARD.encode(bytes))
         }
-        Value::List(list) => {
-            Json::Array(list.iter().map(|item| to_json(item, depth + 1)).collect::<Result<_, _>>()?)
-        }
+        Value::List(list) if list.is_nil() => Json::Null,
+        Value::List(list) => crate::stack::grow(|| {
+            list.iter().map(|item| to_json(item, depth + 1, nodes)).collect::<Result<_, _>>().map(Json::Array)
+        })?,
         Value::Map(map) => {
             let mut object = serde_json::Map::new();
             for (key, value) in map.entries().iter() {
-                object.insert(key.to_lossy().into_owned(), to_json(value, depth + 1)?);
+                object.insert(key.to_lossy().into_owned(), to_json(value, depth + 1, nodes)?);
             }
             Json::Object(object)
         }
@@ -100,7 +110,7 @@ fn to_json(value: &Value, depth: usize) -> Result<serde_json::Value, ToJsonError
         Value::Object(object) => {
             let mut json = serde_json::Map::new();
             for (name, value) in object.fields() {
-                json.insert(name.to_owned(), to_json(&value, depth + 1)?);
+                json.insert(name.to_owned(), to_json(&value, depth + 1, nodes)?);
             }
             Json::Object(json)
         }
@@ -130,15 +140,15 @@ fn deep_copy(value: &Value, depth: usize) -> Value {
         return value.clone();
     }
     match value {
-        Value::List(list) => Value::List(List::typed(
-            list.type_of(),
-            list.iter().map(|item| deep_copy(item, depth + 1)).collect(),
-        )),
-        Value::Map(map) => {
+        Value::List(list) => crate::stack::grow(|| {
+            let items = list.iter().map(|item| deep_copy(item, depth + 1)).collect();
+            Value::List(List::typed(list.type_of(), items))
+        }),
+        Value::Map(map) => crate::stack::grow(|| {
             let entries: MapEntries =
                 map.entries().iter().map(|(key, value)| (key.clone(), deep_copy(value, depth + 1))).collect();
             Value::Map(Map::typed(map.type_of(), entries))
-        }
+        }),
         other => other.clone(),
     }
 }

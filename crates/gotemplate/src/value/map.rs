@@ -2,8 +2,9 @@
 
 use std::cell::{Ref, RefCell};
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
+use super::teardown::{holds_others, teardown};
 use super::{Str, Type, Value};
 
 /// What a map holds, in key order.
@@ -103,5 +104,45 @@ impl Map {
     /// A number that tells this map from all others that are alive.
     pub fn identity(&self) -> usize {
         Rc::as_ptr(&self.0).cast::<()>() as usize
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.entries.get_mut().values().any(holds_others) {
+            teardown(std::mem::take(self.entries.get_mut()).into_values().collect());
+        }
+    }
+}
+
+/// A map, as long as someone else holds it.
+pub(crate) struct MapHandle(Weak<Inner>);
+
+impl MapHandle {
+    pub(crate) fn len(&self) -> Option<usize> {
+        // While it is being changed it is alive; its size is counted the next time.
+        self.0.upgrade().map(|map| map.entries.try_borrow().map_or(0, |entries| entries.len()))
+    }
+
+    pub(crate) fn address(&self) -> usize {
+        self.0.as_ptr() as usize
+    }
+}
+
+impl Map {
+    /// Moves the values out, if nobody else holds the map.
+    pub(super) fn into_values(self, into: &mut Vec<Value>) {
+        if let Some(mut inner) = Rc::into_inner(self.0) {
+            into.extend(std::mem::take(inner.entries.get_mut()).into_values());
+        }
+    }
+
+    /// Whether someone else holds it too.
+    pub(crate) fn is_shared(&self) -> bool {
+        Rc::strong_count(&self.0) > 1
+    }
+
+    pub(crate) fn handle(&self) -> MapHandle {
+        MapHandle(Rc::downgrade(&self.0))
     }
 }

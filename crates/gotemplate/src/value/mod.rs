@@ -9,6 +9,7 @@ mod json;
 mod list;
 mod map;
 mod object;
+mod teardown;
 mod text;
 mod type_of;
 
@@ -18,6 +19,8 @@ use crate::time::{Duration, Time};
 
 pub use json::{Numbers, ToJsonError};
 pub use list::List;
+pub(crate) use list::ListHandle;
+pub(crate) use map::MapHandle;
 pub use map::{Map, MapEntries};
 pub use object::{Func, Object, Sequence, Yield};
 pub use text::Str;

@@ -12,6 +12,10 @@ impl Str {
         Self(bytes.into())
     }
 
+    pub(crate) fn shared(&self) -> &Arc<[u8]> {
+        &self.0
+    }
+
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
