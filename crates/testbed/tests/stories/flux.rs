@@ -65,7 +65,6 @@ impl Flux {
         self.manager = Some(Manager::start(self.client.clone(), options).await.unwrap());
     }
 
-    #[expect(dead_code, reason = "stories of restarts come with the consumers")]
     pub async fn stop(&mut self) {
         if let Some(manager) = self.manager.take() {
             manager.stop().await;

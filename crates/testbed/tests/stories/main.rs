@@ -4,6 +4,7 @@
 
 mod flux;
 mod git_repository;
+mod kustomization;
 
 /// Runs each story on every kind of cluster, as one test each.
 macro_rules! stories {
