@@ -77,38 +77,43 @@ func decode(text string, into any) error {
 	return d.Decode(into)
 }
 
-// record answers every case file (a JSON list of cases) in place.
+// A File holds cases over the same data.
+type File struct {
+	Data  json.RawMessage `json:"data"`
+	Cases []Case          `json:"cases"`
+}
+
+// record answers every case file in place. The data is decoded anew for each case, since templates change it.
 func record(folder string) error {
 	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
 	if err != nil {
 		return err
 	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+	for _, name := range files {
+		text, err := os.ReadFile(name)
 		if err != nil {
 			return err
 		}
-		var cases []Case
-		if err := decode(string(text), &cases); err != nil {
+		var file File
+		if err := decode(string(text), &file); err != nil {
 			return err
 		}
-		for i := range cases {
-			data := cases[i].Data
-			raw, _ := json.Marshal(data)
-			cases[i] = answer(cases[i])
-			cases[i].Data = json.RawMessage(raw)
-			if data == nil {
-				cases[i].Data = nil
+		for i, c := range file.Cases {
+			if err := decode(string(file.Data), &c.Data); err != nil {
+				return err
 			}
+			c = answer(c)
+			c.Data = nil
+			file.Cases[i] = c
 		}
 		var out strings.Builder
 		e := json.NewEncoder(&out)
 		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		if err := e.Encode(cases); err != nil {
+		e.SetIndent("", " ")
+		if err := e.Encode(file); err != nil {
 			return err
 		}
-		if err := os.WriteFile(file, []byte(out.String()), 0o644); err != nil {
+		if err := os.WriteFile(name, []byte(out.String()), 0o644); err != nil {
 			return err
 		}
 	}

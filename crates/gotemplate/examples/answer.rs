@@ -33,20 +33,10 @@ fn main() -> std::io::Result<()> {
         });
         match result {
             Ok(output) if output.is_empty() => {}
-            Ok(output) => answer["expected"] = as_json_text(&output).into(),
+            Ok(output) => answer["expected"] = support::as_go_json(&output).into(),
             Err(error) => answer["error"] = error.to_string().into(),
         }
         writeln!(out, "{answer}")?;
     }
     out.flush()
-}
-
-/// One U+FFFD for each byte that is not UTF-8, as Go's JSON writes it.
-fn as_json_text(bytes: &[u8]) -> String {
-    let mut out = String::new();
-    for chunk in bytes.utf8_chunks() {
-        out.push_str(chunk.valid());
-        chunk.invalid().iter().for_each(|_| out.push('\u{fffd}'));
-    }
-    out
 }

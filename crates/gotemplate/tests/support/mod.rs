@@ -31,3 +31,14 @@ impl Host for TestHost {
         }
     }
 }
+
+/// The text as Go's JSON shows it: one U+FFFD for each byte that is not UTF-8.
+#[allow(dead_code, reason = "not every test that shares this module compares such text")]
+pub fn as_go_json(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|_| out.push('\u{fffd}'));
+    }
+    out
+}
