@@ -2,7 +2,7 @@
 //!
 //! A story is an `async fn story(cluster: &Cluster)`; it cannot tell which kind it got and must not try.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
 
 use crate::control_plane::{ControlPlane, Options, audit};
+use crate::embedded::Embedded;
 use crate::wait;
 use crate::workloads::Workloads;
 
@@ -29,35 +30,63 @@ pub const FIELD_MANAGER: &str = "testbed";
 /// A cluster and an administrator's client to it. Cheap to clone.
 #[derive(Clone)]
 pub struct Cluster {
-    backend: Arc<ControlPlane>,
+    backend: Backend,
+    kubeconfig: PathBuf,
     // Belongs to the runtime of the test that asked for it: a client cannot outlive its runtime,
     // the servers behind it can.
     client: Client,
+}
+
+#[derive(Clone)]
+enum Backend {
+    Real(Arc<ControlPlane>),
+    Embedded(Arc<Embedded>),
 }
 
 impl Cluster {
     /// A real control plane, started once and shared by all tests of this process.
     pub async fn real() -> Result<Self> {
         static SHARED: OnceCell<Arc<ControlPlane>> = OnceCell::const_new();
-        let shared = SHARED
-            .get_or_try_init(|| async { ControlPlane::start(Options::default()).await.map(Arc::new) })
-            .await?;
-        Self::on(shared.clone()).await
+        let start = || async { ControlPlane::start(Options::default()).await.map(Arc::new) };
+        let shared = SHARED.get_or_try_init(start).await?;
+        Self::on_control_plane(shared.clone()).await
     }
 
     /// A real control plane of its own, for tests that choose its options or restart it.
     pub async fn start(options: Options) -> Result<Self> {
-        Self::on(Arc::new(ControlPlane::start(options).await?)).await
+        Self::on_control_plane(Arc::new(ControlPlane::start(options).await?)).await
     }
 
-    async fn on(backend: Arc<ControlPlane>) -> Result<Self> {
-        let client = client_from(backend.kubeconfig()).await?;
-        Ok(Self { backend, client })
+    async fn on_control_plane(plane: Arc<ControlPlane>) -> Result<Self> {
+        let kubeconfig = plane.kubeconfig().to_owned();
+        let client = client_from(&kubeconfig).await?;
+        Ok(Self { backend: Backend::Real(plane), kubeconfig, client })
     }
 
-    /// What only a real control plane has.
-    pub fn control_plane(&self) -> &ControlPlane {
-        &self.backend
+    /// The embedded API server, started once and shared by all tests of this process.
+    pub async fn embedded() -> Result<Self> {
+        static SHARED: OnceCell<Arc<Embedded>> = OnceCell::const_new();
+        let start = || async { Embedded::start().await.map(Arc::new) };
+        let shared = SHARED.get_or_try_init(start).await?;
+        Ok(Self::on_embedded(shared.clone()))
+    }
+
+    /// An embedded API server of its own, for tests that change what others would see.
+    pub async fn start_embedded() -> Result<Self> {
+        Ok(Self::on_embedded(Arc::new(Embedded::start().await?)))
+    }
+
+    fn on_embedded(server: Arc<Embedded>) -> Self {
+        let (kubeconfig, client) = (server.kubeconfig(), server.client());
+        Self { backend: Backend::Embedded(server), kubeconfig, client }
+    }
+
+    /// What only a real control plane has: its processes can be stopped and their logs read.
+    pub fn control_plane(&self) -> Result<&ControlPlane> {
+        match &self.backend {
+            Backend::Real(plane) => Ok(plane),
+            Backend::Embedded(_) => bail!("this cluster is embedded: it has no control plane of its own"),
+        }
     }
 
     /// The administrator's client.
@@ -76,16 +105,23 @@ impl Cluster {
 
     /// A kubeconfig file for commands such as kubectl.
     pub fn kubeconfig_path(&self) -> &Path {
-        self.backend.kubeconfig()
+        &self.kubeconfig
     }
 
+    /// Who asked for what. The embedded server records only what may have changed something.
     pub fn audit_log(&self) -> audit::Log {
-        self.backend.audit_log()
+        match &self.backend {
+            Backend::Real(plane) => plane.audit_log(),
+            Backend::Embedded(server) => audit::Log::at(&server.audit_log()),
+        }
     }
 
-    /// Plays Pods, volumes and load balancers until the returned value is dropped.
-    pub async fn simulate_workloads(&self) -> Result<Workloads> {
-        Workloads::start(config_from(self.kubeconfig_path()).await?)
+    /// Plays Pods, volumes and load balancers until the returned value is dropped. The embedded server plays them by itself.
+    pub async fn simulate_workloads(&self) -> Result<Option<Workloads>> {
+        match &self.backend {
+            Backend::Real(_) => Ok(Some(Workloads::start(config_from(self.kubeconfig_path()).await?)?)),
+            Backend::Embedded(_) => Ok(None),
+        }
     }
 
     /// A namespace of the test's own, deleted when the returned value is dropped.

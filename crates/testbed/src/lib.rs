@@ -1,8 +1,11 @@
 //! Servers to test against: a real control plane, Git, registries, buckets, sinks.
 //!
 //! ```text
-//! Cluster::real() ── control_plane ── etcd, kube-apiserver, kube-controller-manager ── reference (built once, cached)
-//!        └─ a story runs on it: apply_yaml, await_condition, namespace, audit_log
+//! Cluster::real() ────── control_plane ── etcd, kube-apiserver, kube-controller-manager ── reference (built once, cached)
+//! Cluster::embedded() ── embedded ─────── the crate apiserver, in this process
+//!        └─ a story runs on either: apply_yaml, await_condition, namespace, audit_log
+//!
+//! git_server, registry, chart_repository, bucket, webhook_sink ── http_server ── fault
 //! ```
 //!
 //! Everything listens on loopback and a free port, starts without Docker, and ends with the process
@@ -13,12 +16,14 @@ pub mod chart;
 pub mod chart_repository;
 pub mod cluster;
 pub mod control_plane;
+pub mod embedded;
 pub mod fault;
 pub mod git_server;
 pub mod http_server;
 pub mod process;
 pub mod reference;
 pub mod registry;
+pub mod story;
 pub mod tls;
 pub mod wait;
 pub mod webhook_sink;

@@ -56,7 +56,7 @@ pub struct Log {
 }
 
 impl Log {
-    pub(super) fn at(path: &Path) -> Self {
+    pub(crate) fn at(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
 

@@ -94,7 +94,7 @@ pub(super) fn run() -> Result<()> {
         git.http().url(),
         git.root().display(),
         git.ssh_url("NAME"),
-        cluster.control_plane().folder().display(),
+        cluster.control_plane()?.folder().display(),
     );
     // With the lock held, a socket that is there is a dead process's.
     let _ = std::fs::remove_file(socket()?);
