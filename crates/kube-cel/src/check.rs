@@ -177,7 +177,9 @@ impl Checker<'_> {
         {
             let full = format!("{namespace}.{name}");
             let root = namespace.split('.').next().unwrap_or("");
-            if self.variable(root).is_none() && signatures::all().contains_key(&full) {
+            if self.variable(root).is_none()
+                && signatures::all(self.environment.libraries).contains_key(&full)
+            {
                 let types: Vec<Type> = args.iter().map(|arg| self.type_of(arg)).collect();
                 return self.resolve(expr.offset, &full, types, false);
             }
@@ -246,7 +248,7 @@ impl Checker<'_> {
         if declared == "_<_" && types.iter().all(|type_| type_.is_number() || *type_ == Type::Dyn) {
             return Type::Bool;
         }
-        let Some(signatures) = signatures::all().get(declared) else {
+        let Some(signatures) = signatures::all(self.environment.libraries).get(declared) else {
             return self.undeclared(offset, name);
         };
         let mut result: Option<Type> = None;

@@ -7,7 +7,7 @@ use crate::check::{TYPE_NAMES, qualified_name};
 use crate::libraries;
 use crate::signatures;
 use crate::value::{Key, List, Map, Value};
-use crate::{Bindings, EvalError};
+use crate::{Bindings, EvalError, Libraries};
 
 /// How often the caller is asked whether to go on.
 const ASK_EVERY: u64 = 4096;
@@ -19,11 +19,12 @@ pub(crate) struct Run<'a, 'b> {
     scopes: Vec<(&'b str, Value<'a>)>,
     spent: u64,
     limit: u64,
+    pub(crate) libraries: Libraries,
 }
 
 impl<'a, 'b> Run<'a, 'b> {
-    pub(crate) fn new(bindings: &'b Bindings<'a>, limit: u64) -> Self {
-        Run { bindings, scopes: Vec::new(), spent: 0, limit }
+    pub(crate) fn new(bindings: &'b Bindings<'a>, limit: u64, libraries: Libraries) -> Self {
+        Run { bindings, scopes: Vec::new(), spent: 0, limit, libraries }
     }
 
     pub(crate) fn spent(&self) -> u64 {
@@ -145,7 +146,7 @@ impl<'a, 'b> Run<'a, 'b> {
             && self.variable(namespace.split('.').next().unwrap_or("")).is_none()
         {
             let full = format!("{namespace}.{name}");
-            if signatures::all().contains_key(&full) {
+            if signatures::all(self.libraries).contains_key(&full) {
                 let values = self.all(args)?;
                 return libraries::call(self, &full, false, values);
             }

@@ -47,11 +47,22 @@ pub fn parse_duration(text: &str) -> Option<i64> {
 /// What one run may cost in Kubernetes (`PerCallLimit`).
 pub const COST_LIMIT: u64 = 1_000_000;
 
+/// Which functions there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Libraries {
+    /// What Kubernetes 1.36 offers.
+    #[default]
+    Kubernetes,
+    /// Also what cel-go's newest extensions offer beyond that: `base64`, `reverse` of text.
+    Extended,
+}
+
 /// What an expression may refer to, and what it must result in.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     variables: Vec<(String, Type)>,
     result: Option<Type>,
+    libraries: Libraries,
 }
 
 impl Environment {
@@ -71,6 +82,12 @@ impl Environment {
         self
     }
 
+    /// Chooses the functions.
+    pub fn with_libraries(mut self, libraries: Libraries) -> Self {
+        self.libraries = libraries;
+        self
+    }
+
     fn variable(&self, name: &str) -> Option<&Type> {
         self.variables.iter().find(|(variable, _)| variable == name).map(|(_, type_)| type_)
     }
@@ -82,6 +99,7 @@ pub struct Program {
     expr: Expr,
     type_: Type,
     result: Option<Type>,
+    libraries: Libraries,
 }
 
 impl Program {
@@ -98,7 +116,13 @@ impl Program {
                 offset: 0,
             });
         }
-        Ok(Program { expr, type_, result })
+        Ok(Program { expr, type_, result, libraries: environment.libraries })
+    }
+
+    /// Takes an expression without looking at names and types: whatever is wrong with those shows when it runs. For callers
+    /// who do not know beforehand what an object holds.
+    pub fn unchecked(text: &str, libraries: Libraries) -> Result<Program, CompileError> {
+        Ok(Program { expr: parse::parse(text)?, type_: Type::Dyn, result: None, libraries })
     }
 
     /// The type of the result as far as it is known.
@@ -117,7 +141,7 @@ impl Program {
         bindings: &Bindings<'a>,
         limit: u64,
     ) -> (Result<Value<'a>, EvalError>, u64) {
-        let mut run = eval::Run::new(bindings, limit);
+        let mut run = eval::Run::new(bindings, limit, self.libraries);
         let answer = run.eval(&self.expr).and_then(|value| self.has_result_type(value));
         (answer, run.spent())
     }

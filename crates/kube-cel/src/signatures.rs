@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use crate::Libraries;
 use crate::types::Type;
 
 /// One way to call a function.
@@ -16,18 +17,33 @@ pub(crate) struct Signature {
     pub(crate) result: Type,
 }
 
+type Signatures = HashMap<String, Vec<Signature>>;
+
 /// All ways to call each function. Functions in a namespace have a dot in their name: `sets.contains`.
-pub(crate) fn all() -> &'static HashMap<String, Vec<Signature>> {
-    static ALL: LazyLock<HashMap<String, Vec<Signature>>> = LazyLock::new(|| {
-        let mut all: HashMap<String, Vec<Signature>> = HashMap::new();
-        for line in TABLE.lines().map(str::trim).filter(|line| !line.is_empty()) {
-            let (name, signature) = read(line);
-            all.entry(name).or_default().push(signature);
-        }
-        all
-    });
-    &ALL
+pub(crate) fn all(libraries: Libraries) -> &'static Signatures {
+    static KUBERNETES: LazyLock<Signatures> = LazyLock::new(|| table(TABLE));
+    static EXTENDED: LazyLock<Signatures> = LazyLock::new(|| table(&[TABLE, MORE].concat()));
+    match libraries {
+        Libraries::Kubernetes => &KUBERNETES,
+        Libraries::Extended => &EXTENDED,
+    }
 }
+
+fn table(text: &str) -> Signatures {
+    let mut all = Signatures::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (name, signature) = read(line);
+        all.entry(name).or_default().push(signature);
+    }
+    all
+}
+
+/// What cel-go's newest extensions have and Kubernetes leaves out.
+const MORE: &str = "
+    string.reverse(): string
+    base64.encode(bytes): string
+    base64.decode(string): bytes
+";
 
 const TABLE: &str = "
     _+_(int, int): int
@@ -260,7 +276,7 @@ const TABLE: &str = "
 /// formats are functions, everything else after them is a method.
 fn is_function(receiver: &str, name: &str) -> bool {
     match receiver {
-        "strings" | "sets" | "lists" | "optional" => true,
+        "strings" | "sets" | "lists" | "optional" | "base64" => true,
         "ip" => name == "isCanonical",
         "format" => name != "validate",
         _ => false,
@@ -337,7 +353,7 @@ mod tests {
 
     #[test]
     fn every_line_of_the_table_is_understood() {
-        for line in TABLE.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        for line in [TABLE, MORE].concat().lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (name, signature) = read(line);
             let dyn_is_meant = line.contains("dyn");
             let has_dyn = format!("{:?}", (&signature.params, &signature.result)).contains("Dyn");

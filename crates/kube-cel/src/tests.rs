@@ -99,6 +99,37 @@ fn the_result_has_the_type_asked_for() {
 }
 
 #[test]
+fn extended_libraries_add_to_kubernetes() {
+    let extended = Environment::new()
+        .with("self", Type::map(Type::String, Type::Dyn))
+        .with_libraries(Libraries::Extended);
+    let object = serde_json::json!({"data": {"k": "aGk="}});
+    for (text, expected) in [
+        ("string(base64.decode(self.data.k))", "hi"),
+        ("base64.encode(b'hi')", "aGk="),
+        ("'abc'.reverse()", "cba"),
+        ("'%e'.format([100.0])", "1.000000e+02"),
+    ] {
+        let program = Program::compile(text, &extended).unwrap();
+        let value = program.eval(&Bindings::new().with_json("self", &object)).unwrap();
+        assert_eq!(value.as_str(), Some(expected), "{text}");
+    }
+    let program = Program::compile("self.ready", &extended).unwrap();
+    assert_eq!(program.result_type(), &Type::Dyn);
+}
+
+#[test]
+fn an_unchecked_expression_fails_when_it_runs() {
+    let program = Program::unchecked("status.phase == 'Done'", Libraries::Extended).unwrap();
+    let object = serde_json::json!({"status": {"phase": "Done"}});
+    let bindings = Bindings::new().with_fields_of(object.as_object().unwrap());
+    assert_eq!(program.eval(&bindings).unwrap().as_bool(), Some(true));
+    let error = program.eval(&Bindings::new()).unwrap_err();
+    assert_eq!(error.to_string(), "no such attribute(s): status");
+    assert!(Program::unchecked("status.phase ==", Libraries::Extended).is_err());
+}
+
+#[test]
 fn declared_objects_know_their_fields() {
     let fields = [("replicas".to_owned(), Type::Int)].into_iter().collect();
     let object = Type::Object(std::sync::Arc::new(ObjectType { name: "object".to_owned(), fields }));

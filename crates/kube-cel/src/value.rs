@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value as Json;
 
-use crate::libraries::{Cidr, NamedFormat, Semver, Url};
+use crate::libraries::{Cidr, NamedFormat, Semver, Url, base64};
 use crate::quantity::Quantity;
 
 /// A literal of the expression.
@@ -152,7 +152,7 @@ impl<'a> Value<'a> {
             ),
             Value::Timestamp(time) => time.to_string().into(),
             Value::Duration(nanos) => crate::libraries::duration_text(*nanos).into(),
-            Value::Bytes(bytes) => base64(bytes).into(),
+            Value::Bytes(bytes) => base64::encode(bytes).into(),
             Value::Optional(_)
             | Value::Type(_)
             | Value::Quantity(_)
@@ -272,20 +272,6 @@ fn compare_numbers(left: &Value<'_>, right: &Value<'_>) -> Option<Ordering> {
         // NaN is neither smaller nor larger than, nor equal to, anything: callers see it as "greater".
         _ => Some(float(left)?.partial_cmp(&float(right)?).unwrap_or(Ordering::Greater)),
     }
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::new();
-    for chunk in bytes.chunks(3) {
-        let word =
-            chunk.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for place in 0..4 {
-            let letter = ALPHABET[(word >> (18 - 6 * place) & 63) as usize] as char;
-            out.push(if place > chunk.len() { '=' } else { letter });
-        }
-    }
-    out
 }
 
 impl Text<'_> {

@@ -49,7 +49,9 @@ impl Updater<'_> {
         let time = owners.get(manager).and_then(|owned| owned.time.clone());
         owners.insert(manager.clone(), Owned { set, api_version: self.api_version.to_owned(), time });
         let merged = merged.unwrap_or_default();
-        let object = self.prune(&merged, &owners, last).map_err(failed("failed to prune fields"))?;
+        // Who names everything they named before leaves nothing behind: most applies end here.
+        let left_behind = last.filter(|last| !last.difference(&owners[manager].set).is_empty());
+        let object = self.prune(&merged, &owners, left_behind).map_err(failed("failed to prune fields"))?;
         let owners = self.update_owners(live, &object, owners, manager, force)?.0;
         let changed = !super::path::equal(live, &object);
         Ok((changed.then_some(object), owners))

@@ -1,5 +1,6 @@
 //! What the functions do. `signatures` says which there are.
 
+pub(crate) mod base64;
 mod lists;
 mod names;
 mod net;
@@ -56,6 +57,10 @@ fn dispatch<'a>(run: &mut Run<'a, '_>, name: &str, is_method: bool, values: Vec<
         ("isQuantity", false, [Value::String(text)]) => {
             Ok(Value::Bool(Quantity::parse(text.as_str()).is_ok()))
         }
+        ("base64.encode", false, [Value::Bytes(bytes)]) => Ok(Value::text(base64::encode(bytes))),
+        ("base64.decode", false, [Value::String(text)]) => base64::decode(text.as_str())
+            .map(|bytes| Value::Bytes(bytes.into()))
+            .ok_or_else(|| EvalError::message("illegal base64 data at input byte 0")),
         ("optional.of", false, [value]) => Ok(Value::some(value.clone())),
         ("optional.none", false, []) => Ok(Value::Optional(None)),
         ("optional.ofNonZeroValue", false, [value]) => {

@@ -5,9 +5,9 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use regex::{Regex, RegexBuilder};
 
-use crate::EvalError;
 use crate::eval::{Answer, Run};
 use crate::value::{Key, List, Text, Value};
+use crate::{EvalError, Libraries};
 
 /// Compiled patterns kept for the next run.
 const MAX_PATTERNS: usize = 256;
@@ -79,7 +79,12 @@ pub(super) fn call<'a>(
         }
         ("join", true, [Value::List(list)]) => join(run, list, ""),
         ("join", true, [Value::List(list), Value::String(by)]) => join(run, list, &text(by)),
-        ("format", true, [Value::String(format), Value::List(args)]) => format_text(format.as_str(), args),
+        ("format", true, [Value::String(format), Value::List(args)]) => {
+            format_text(format.as_str(), args, run.libraries)
+        }
+        ("reverse", true, [Value::String(value)]) if run.libraries == Libraries::Extended => {
+            Ok(Value::text(value.as_str().chars().rev().collect::<String>()))
+        }
         _ => return None,
     })
 }
@@ -319,7 +324,7 @@ pub(crate) fn check_format(
     Ok(())
 }
 
-fn format_text<'a>(format: &str, args: &List<'a>) -> Answer<'a> {
+fn format_text<'a>(format: &str, args: &List<'a>, libraries: Libraries) -> Answer<'a> {
     let (mut out, mut next) = (String::new(), 0);
     for piece in pieces(format).map_err(EvalError::message)? {
         match piece {
@@ -328,7 +333,7 @@ fn format_text<'a>(format: &str, args: &List<'a>) -> Answer<'a> {
                 let value =
                     args.get(next).ok_or_else(|| EvalError::message(format!("index {next} out of range")))?;
                 next += 1;
-                out.push_str(&formatted(verb, precision, &value)?);
+                out.push_str(&formatted(verb, precision, &value, libraries)?);
             }
         }
     }
@@ -340,7 +345,12 @@ fn format_text<'a>(format: &str, args: &List<'a>) -> Answer<'a> {
     Ok(Value::text(out))
 }
 
-fn formatted(verb: char, precision: usize, value: &Value<'_>) -> Result<String, EvalError> {
+fn formatted(
+    verb: char,
+    precision: usize,
+    value: &Value<'_>,
+    libraries: Libraries,
+) -> Result<String, EvalError> {
     let wrong = || {
         EvalError::message(format!(
             "error during formatting: clause %{verb} does not take a value of type {}",
@@ -355,8 +365,8 @@ fn formatted(verb: char, precision: usize, value: &Value<'_>) -> Result<String, 
         ('f', Value::Double(value)) => Ok(format!("{value:.precision$}")),
         ('f', Value::Int(value)) => Ok(format!("{:.precision$}", *value as f64)),
         ('f', Value::Uint(value)) => Ok(format!("{:.precision$}", *value as f64)),
-        ('e', Value::Double(value)) => Ok(exponent(*value, precision)),
-        ('e', Value::Int(value)) => Ok(exponent(*value as f64, precision)),
+        ('e', Value::Double(value)) => Ok(exponent(*value, precision, libraries)),
+        ('e', Value::Int(value)) => Ok(exponent(*value as f64, precision, libraries)),
         ('b', Value::Int(value)) => Ok(signed(*value, |value| format!("{value:b}"))),
         ('b', Value::Uint(value)) => Ok(format!("{value:b}")),
         ('b', Value::Bool(value)) => Ok(u8::from(*value).to_string()),
@@ -381,10 +391,13 @@ fn signed(value: i64, write: impl Fn(u64) -> String) -> String {
     format!("{}{}", if value < 0 { "-" } else { "" }, write(value.unsigned_abs()))
 }
 
-fn exponent(value: f64, precision: usize) -> String {
+fn exponent(value: f64, precision: usize, libraries: Libraries) -> String {
     let text = format!("{value:.precision$e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
+    if libraries == Libraries::Extended {
+        return format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs());
+    }
     // Version 2 of the library, which Kubernetes uses, writes powers of ten.
     let raised = |digit: char| match digit {
         '0' => '⁰',
