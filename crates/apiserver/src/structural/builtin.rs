@@ -27,11 +27,20 @@ pub fn round_trip(object: &Value, schema: Schema<'_>) -> Value {
 /// A custom resource after Kubernetes read its metadata: the rest of it stays as it is.
 pub fn with_metadata(object: &Value) -> Value {
     let mut object = object.clone();
-    let schema = Schemas::kubernetes().definition(OBJECT_META);
-    if let (Some(metadata @ Value::Object(_)), Some(schema)) = (object.get_mut("metadata"), schema) {
-        *metadata = round_trip(metadata, schema);
+    if let Some(found @ Value::Object(_)) = object.get_mut("metadata") {
+        *found = metadata(found);
     }
     object
+}
+
+/// Metadata after a round trip.
+pub(super) fn metadata(value: &Value) -> Value {
+    let schema = Schemas::kubernetes().definition(OBJECT_META);
+    schema.map_or_else(|| value.clone(), |schema| round_trip(value, schema))
+}
+
+pub(super) fn is_metadata_field(name: &str) -> bool {
+    Schemas::kubernetes().definition(OBJECT_META).is_some_and(|schema| schema.field(name).is_some())
 }
 
 /// An object of the kind that nobody has filled in, with apiVersion and kind.

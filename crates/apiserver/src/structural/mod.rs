@@ -11,6 +11,7 @@ pub mod builtin;
 
 mod check;
 mod declared;
+mod embedded;
 mod field_error;
 mod formats;
 mod lists;

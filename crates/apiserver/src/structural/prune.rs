@@ -13,6 +13,7 @@ impl Structural {
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         let mut pruner = Pruner { path: Vec::new(), unknown: Vec::new() };
         pruner.prune(object, Some(self), true, false, MAX_DEPTH);
+        super::embedded::read_metadata(object, self, "", &mut pruner.unknown);
         pruner.unknown.sort();
         whole_floats(object, MAX_DEPTH);
         pruner.unknown

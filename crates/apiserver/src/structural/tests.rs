@@ -199,3 +199,30 @@ mod any_input {
         }
     }
 }
+
+#[test]
+fn embedded_resources_say_what_they_are() {
+    let cases = cases();
+    let (schema, rules) = rules(&cases);
+    let object = |embedded: Value| {
+        serde_json::json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "ge"},
+            "spec": {"name": "abc", "embedded": embedded}})
+    };
+    let judged = |embedded: Value| read(&schema, &rules, &object(embedded), None);
+    let fields = |errors: &[FieldError]| errors.iter().map(|error| error.field.clone()).collect::<Vec<_>>();
+    assert_eq!(
+        fields(&judged(serde_json::json!({})).2),
+        ["spec.embedded.apiVersion", "spec.embedded.kind", "<nil>"]
+    );
+    let (stored, unknown, errors) = judged(serde_json::json!({"apiVersion": "v1", "kind": "X",
+        "metadata": {"name": "a", "bogus": 1, "labels": {"a": "b"}, "creationTimestamp": null}}));
+    assert_eq!(errors, []);
+    assert_eq!(unknown, ["spec.embedded.metadata.bogus"]);
+    assert_eq!(
+        stored["spec"]["embedded"]["metadata"],
+        serde_json::json!({"name": "a", "labels": {"a": "b"}})
+    );
+    let wrong = judged(serde_json::json!({"apiVersion": "a/b/c", "kind": "x y"})).2;
+    assert_eq!(fields(&wrong), ["spec.embedded.apiVersion", "spec.embedded.kind"]);
+    assert_eq!(wrong[0].message(), "Invalid value: \"a/b/c\": unexpected GroupVersion string: a/b/c");
+}

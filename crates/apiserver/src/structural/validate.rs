@@ -13,6 +13,7 @@ impl Structural {
     /// What is wrong with the object. On update, what did not change is not complained about again.
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut out = check(object, self, "", old, MAX_DEPTH).errors;
+        super::embedded::check(object, self, "", &mut out);
         out.extend(super::lists::check(
             object,
             self,
