@@ -4,6 +4,7 @@
 //! hits both, and the median counts.
 
 mod inputs;
+mod kustomize;
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +30,7 @@ pub fn run(name: &str) -> Result<()> {
     }
     std::fs::create_dir_all(&folder)?;
     let inputs = match name {
-        "kustomize" => inputs::kustomize(&folder)?,
+        "kustomize" => kustomize::inputs(&folder)?,
         "helm" => inputs::helm(&folder)?,
         _ => bail!("no bench is called {name}; there are kustomize and helm"),
     };

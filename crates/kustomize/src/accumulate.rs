@@ -45,6 +45,7 @@ impl Gathered {
 pub(crate) struct Folder<'a> {
     loader: Loader<'a>,
     pub kustomization: Kustomization,
+    json: serde_json::Value,
     file_name: &'static str,
     origin: Option<Origin>,
 }
@@ -74,7 +75,7 @@ impl<'a> Folder<'a> {
         };
         let read = Kustomization::read(&content, &loader.root())?;
         space.warnings.extend(read.warnings.iter().map(|text| (*text).to_owned()));
-        Ok(Self { loader, kustomization: read.kustomization, file_name, origin: None })
+        Ok(Self { loader, kustomization: read.kustomization, json: read.json, file_name, origin: None })
     }
 
     fn choose_schema(&self, space: &mut Workspace, is_top: bool) -> Result<(), Error> {
@@ -103,7 +104,7 @@ impl<'a> Folder<'a> {
     }
 
     fn place(&self) -> Place<'_> {
-        Place { origin: self.origin.as_ref(), file_name: self.file_name }
+        Place { origin: self.origin.as_ref(), file_name: self.file_name, json: &self.json }
     }
 
     /// Each path is a file of resources or a folder to build. What is wrong with one does not hide what is

@@ -308,6 +308,8 @@ go_struct! {
 pub(crate) struct Read {
     pub kustomization: Kustomization,
     pub warnings: Vec<&'static str>,
+    /// The file as JSON, for errors that repeat a part of it.
+    pub json: Value,
 }
 
 impl Kustomization {
@@ -322,7 +324,7 @@ impl Kustomization {
             return Err(Error::EmptyKustomization);
         }
         kustomization.check_header(folder)?;
-        Ok(Read { kustomization, warnings })
+        Ok(Read { kustomization, warnings, json })
     }
 
     pub(crate) fn is_component(&self) -> bool {

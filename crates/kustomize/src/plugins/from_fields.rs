@@ -19,11 +19,21 @@ use crate::tree::Tree;
 pub(crate) struct Place<'a> {
     pub origin: Option<&'a Origin>,
     pub file_name: &'a str,
+    /// The kustomization file as JSON.
+    pub json: &'a Value,
 }
 
 impl Place<'_> {
     fn of(&self, plugin: &str) -> Option<Origin> {
         self.origin.map(|origin| origin.builtin(plugin, self.file_name))
+    }
+
+    /// A field as it was written, without what is empty.
+    fn written(&self, name: &str) -> Value {
+        let field = self.json.as_object().and_then(|fields| {
+            fields.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone())
+        });
+        without_empty(field.unwrap_or_default())
     }
 }
 
@@ -44,9 +54,12 @@ pub(crate) fn generators_of_fields(
         args.options = with_global_options(args.options.take(), global);
         all.push(Configured { plugin: Generator::Secret(args), origin: place.of("SecretGenerator") });
     }
-    if let Some(chart) = kustomization.helm_charts.first() {
-        let name = if chart.name.is_empty() { &chart.chart_name } else { &chart.name };
-        let shown = crate::yaml_text::from_json(&json!({"name": name}));
+    if !kustomization.helm_charts.is_empty() {
+        let mut written = place.written("helmCharts");
+        if written.is_null() {
+            written = place.written("helmChartInflationGenerator");
+        }
+        let shown = crate::yaml_text::from_json(written.get(0).unwrap_or(&Value::Null));
         return Err(Error::new(Class::Refused, "must specify --enable-helm")
             .context(trouble("HelmChartInflationGenerator", &shown)));
     }
@@ -88,14 +101,8 @@ pub(crate) fn transformers_of_fields(
     }
     if !kustomization.replacements.is_empty() {
         let made = patch_config::replacements(loader, &kustomization.replacements);
-        collected.add("ReplacementTransformer", made, || {
-            let paths: Vec<Value> = kustomization
-                .replacements
-                .iter()
-                .map(|field| object([("path", text(&field.path))]))
-                .collect();
-            json!({"Replacements": paths})
-        });
+        let written = || json!({"Replacements": place.written("replacements")});
+        collected.add("ReplacementTransformer", made, written);
     }
     Error::join(collected.errors)?;
     Ok(collected.all)
@@ -238,6 +245,29 @@ fn selector_json(selector: &Selector) -> Value {
 
 fn text(value: &str) -> Option<Value> {
     (!value.is_empty()).then(|| Value::String(value.to_owned()))
+}
+
+/// What is left of a value when nulls and empty texts, lists and maps are not written.
+fn without_empty(value: Value) -> Value {
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(_) => false,
+    };
+    match value {
+        Value::Array(items) => items.into_iter().map(without_empty).collect(),
+        Value::Object(fields) => Value::Object(
+            fields
+                .into_iter()
+                .filter(|(_, value)| !is_empty(value))
+                .map(|(name, value)| (name, without_empty(value)))
+                .collect(),
+        ),
+        other => other,
+    }
 }
 
 /// Fields that are set, as Go's `omitempty` leaves them.

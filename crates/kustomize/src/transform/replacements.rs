@@ -217,7 +217,7 @@ fn write_structured(
         .filter(|(node, _)| !tree.text(*node).trim().is_empty());
     let (scalar, length) = outer.ok_or_else(not_structured)?;
     let original = tree.text(scalar).to_owned();
-    let inner = tree.parse_text(scalar)?;
+    let (inner, comments) = tree.parse_document(scalar)?;
     let fields = PathMatch { create }.find(tree, inner, &parts[length..])?;
     if fields.is_empty() {
         return Err(not_structured());
@@ -230,15 +230,20 @@ fn write_structured(
             tree.assign(field, value);
         }
     }
-    let text = structured_text(tree, inner, &original)?;
+    let text = structured_text(tree, inner, comments, &original)?;
     tree.set_text(scalar, text);
     Ok(())
 }
 
 /// The text again as what it was: compact or indented JSON, or YAML.
-fn structured_text(tree: &Tree, inner: NodeId, original: &str) -> Result<String, String> {
+fn structured_text(
+    tree: &Tree,
+    inner: NodeId,
+    comments: yaml::Comments,
+    original: &str,
+) -> Result<String, String> {
     if !original.trim_start().starts_with(['{', '[']) {
-        return Ok(tree.kyaml_text(inner).trim().to_owned());
+        return Ok(tree.document_text(inner, comments).trim().to_owned());
     }
     let json = tree.to_json(inner).map_err(|error| error.to_string())?;
     let compact = yaml::json_text(&json);

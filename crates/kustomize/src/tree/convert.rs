@@ -21,6 +21,15 @@ pub(crate) fn parse(text: &[u8]) -> Result<Option<Node>, yaml::Error> {
 impl Tree {
     /// Takes a parsed node in, merge keys applied.
     pub(crate) fn take(&mut self, node: Node) -> Result<NodeId, String> {
+        let comments = node.comments().cloned();
+        let id = self.take_uncommented(node)?;
+        if let Some(comments) = comments {
+            self.comments.insert(id, comments);
+        }
+        Ok(id)
+    }
+
+    fn take_uncommented(&mut self, node: Node) -> Result<NodeId, String> {
         let Node { value, tag, tag_shown, .. } = node;
         let body = match value {
             Value::Scalar(Scalar { text, style }) => {
@@ -110,6 +119,9 @@ impl Tree {
         let mut node = Node::from(value);
         node.tag = if self.quotes_hide_tag(id) { Tag::Str } else { data.tag };
         node.tag_shown = data.tag_shown;
+        if let Some(comments) = self.comments.get(&id) {
+            *node.comments_mut() = comments.clone();
+        }
         node
     }
 
@@ -181,11 +193,24 @@ impl Tree {
 
     /// The text of a scalar, read as YAML.
     pub(crate) fn parse_text(&mut self, scalar: NodeId) -> Result<NodeId, String> {
+        self.parse_document(scalar).map(|(root, _)| root)
+    }
+
+    /// As [`Self::parse_text`], with the comments around the document.
+    pub(crate) fn parse_document(&mut self, scalar: NodeId) -> Result<(NodeId, yaml::Comments), String> {
         let text = self.owned_text(scalar);
-        match parse(text.as_bytes()).map_err(|error| error.to_string())? {
-            Some(node) => self.take(node),
-            None => Ok(self.scalar("", Tag::Null, ScalarStyle::Plain)),
+        let mut options = yaml::Options::new(Schema::V3).with_expanded_aliases().with_comments();
+        options.limits = limits(text.len());
+        match yaml::parse_one(text.as_bytes(), &options).map_err(|error| error.to_string())? {
+            Some(document) => Ok((self.take(document.root)?, document.comments)),
+            None => Ok((self.scalar("", Tag::Null, ScalarStyle::Plain), yaml::Comments::default())),
         }
+    }
+
+    /// A document as kyaml prints it.
+    pub(crate) fn document_text(&self, root: NodeId, comments: yaml::Comments) -> String {
+        let document = yaml::Document { root: self.to_yaml(root), comments, explicit_start: false };
+        yaml::format_document(&document).unwrap_or_default()
     }
 
     /// JSON as kyaml takes it in after a JSON patch: every number became a float on the way, and strings are

@@ -5,7 +5,7 @@
 //! have come to see that, so it has to come out the same here. Numbers instead of pointers make such sharing
 //! plain to see, and cheap.
 //!
-//! Deliberately absent: comments and positions, which no output of a build depends on.
+//! Deliberately absent: positions, and the comments of objects, which no output of a build depends on.
 
 mod convert;
 mod elements;
@@ -20,6 +20,8 @@ pub(crate) use lookup::{go_int, smart_split, split_path};
 pub(crate) use path_match::PathMatch;
 
 pub(crate) use yaml::{ScalarStyle, Tag, Text};
+
+use std::collections::HashMap;
 
 /// A node of a [`Tree`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -73,6 +75,8 @@ pub(crate) struct Tree {
     nodes: Vec<NodeData>,
     /// Places that nothing refers to any more.
     free: Vec<NodeId>,
+    /// Comments of the few nodes that were read from a text inside a text, which is written again.
+    comments: HashMap<NodeId, yaml::Comments>,
 }
 
 impl std::ops::Index<NodeId> for Tree {
@@ -195,8 +199,13 @@ impl Tree {
 
     /// Makes `target` look like `source` without becoming it: children are shared, as when Go copies a struct.
     pub(crate) fn assign(&mut self, target: NodeId, source: NodeId) {
-        if target != source {
-            self[target] = self[source].clone();
+        if target == source {
+            return;
+        }
+        self[target] = self[source].clone();
+        self.comments.remove(&target);
+        if let Some(comments) = self.comments.get(&source) {
+            self.comments.insert(target, comments.clone());
         }
     }
 
