@@ -15,6 +15,20 @@ fn cases() -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
+/// Every kind a real server stores something of: what it answers is what a round trip leaves.
+#[test]
+fn real_objects_survive_a_round_trip() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases/objects.json");
+    let path = std::env::var("OBJECT_CASES").unwrap_or_else(|_| path.to_owned());
+    let objects: Vec<Value> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    for object in &objects {
+        let text = |name: &str| object[name].as_str().unwrap();
+        let kind = kube_schema::Schemas::kubernetes().kind_of(text("apiVersion"), text("kind")).unwrap();
+        assert_eq!(builtin::round_trip(object, kind.schema().unwrap()), *object);
+    }
+    assert!(objects.len() > 20);
+}
+
 fn rules(cases: &Value) -> (Arc<Structural>, Rules) {
     let schema = &cases["crd"]["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let schema = Arc::new(Structural::parse(schema).unwrap());
