@@ -209,4 +209,19 @@ mod tests {
         let (counts, _) = read("skipped: no corpus at ../shared/corpus/semver");
         assert_eq!(counts.skipped, 1);
     }
+
+    #[test]
+    fn both_streams_of_a_command_are_followed_to_their_end() {
+        let script = "echo '     Running tests/a.rs (target/debug/deps/a-0f)' >&2
+            echo 'test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured'";
+        let counts = follow(Command::new("sh").args(["-c", script])).unwrap();
+        assert_eq!(counts.passed, 3);
+        assert_eq!(counts.failed, 0);
+    }
+
+    #[test]
+    fn a_command_that_ends_before_any_test_is_a_failure() {
+        let counts = follow(Command::new("sh").args(["-c", "echo error: no >&2; exit 101"])).unwrap();
+        assert_eq!(counts.failed, 1);
+    }
 }
