@@ -40,6 +40,38 @@ pub struct ManagerOptions {
     pub http_retry: u32,
     pub jitter_percent: u8,
     pub kustomize: kustomize::Options,
+    /// A folder of this machine that some GitRepositories mean.
+    pub local: Option<source::LocalFleet>,
+}
+
+impl ManagerOptions {
+    /// Upstream's defaults, for the given controllers, with artifacts below `storage_path`.
+    pub fn new(controllers: BTreeSet<Controller>, storage_path: PathBuf, storage_addr: SocketAddr) -> Self {
+        Self {
+            controllers,
+            namespace: None,
+            storage_path,
+            storage_addr,
+            storage_adv_addr: None,
+            events_addr: None,
+            concurrent: None,
+            least_retry: Duration::from_millis(750),
+            most_retry: Duration::from_secs(15 * 60),
+            artifact_retention_ttl: Duration::from_secs(60),
+            artifact_retention_records: 2,
+            http_retry: 9,
+            jitter_percent: 5,
+            kustomize: kustomize::Options {
+                jitter_percent: 5,
+                no_cross_namespace_refs: false,
+                default_service_account: None,
+                strict_substitutions: true,
+                requeue_dependency: Duration::from_secs(30),
+                concurrent_ssa: 4,
+            },
+            local: None,
+        }
+    }
 }
 
 /// Controllers at work.
@@ -90,6 +122,7 @@ impl Manager {
                     events: events(),
                     object_cache: options.storage_path.join(".git-objects"),
                     jitter_percent: options.jitter_percent,
+                    local: options.local.clone(),
                 });
                 self.work(Arc::new(GitRepositories { ctx }), 2, options);
             }

@@ -5,3 +5,4 @@
 pub mod archive;
 pub mod git;
 pub mod ignore;
+pub mod local;

@@ -16,6 +16,7 @@ use flux_api::revision::Revision;
 use flux_api::source::{GitRepository, GitRepositoryStatus};
 use flux_remote::git::{self, Checkout, Commit, Http, Limits, Mode, ObjectStore, Pick, Reference};
 use flux_remote::ignore::{self, Ignore};
+use flux_remote::local::LocalFolder;
 use futures::future::BoxFuture;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -166,6 +167,9 @@ impl GitRepositories {
         after: &mut GitRepositoryStatus,
     ) -> Result<Option<Commit>, Failure> {
         let url = parse_url(&object.spec.url)?;
+        if let Some(local) = self.ctx.local.as_ref().filter(|local| local.serves(&object.spec.url)) {
+            return self.fetch_local(object, after, local.folder.clone()).await;
+        }
         let mut remote = self.connect(object, &url).await?;
         let reference = reference(object);
         let failed = |cause| Failure::Git { url: object.spec.url.clone(), cause };
@@ -188,6 +192,42 @@ impl GitRepositories {
         after.observed_sparse_checkout = object.spec.sparse_checkout.clone();
         after.observed_recurse_submodules = object.spec.recurse_submodules;
         Ok(Some(commit))
+    }
+
+    /// The files of a folder as they are now, under a revision made of their contents.
+    async fn fetch_local(
+        &self,
+        object: &GitRepository,
+        after: &mut GitRepositoryStatus,
+        folder: std::path::PathBuf,
+    ) -> Result<Option<Commit>, Failure> {
+        let (storage, spec) = (self.ctx.storage.clone(), object.spec.clone());
+        let key = ObjectKey::new(Object::namespace(object), object.name());
+        let current = after.artifact.as_ref().map(|artifact| artifact.revision.clone());
+        let stored = tokio::task::spawn_blocking(move || {
+            let failed = |error: io::Error| Failure::Unsupported(format!("{}: {error}", folder.display()));
+            let files = LocalFolder::list(&folder).map_err(failed)?;
+            let digest = files.digest().map_err(failed)?;
+            let branch =
+                spec.reference.as_ref().and_then(|reference| reference.branch.as_deref()).unwrap_or("main");
+            let revision = Revision::from(format!("{branch}@sha1:{digest}"));
+            if current.as_ref() == Some(&revision) {
+                return Ok::<_, Failure>(None);
+            }
+            let rules = local_rules(&files, spec.ignore.as_deref());
+            let mut contents = KeptLocal { files: &files, rules };
+            let artifact = storage.store(KIND, &key, &format!("{digest}.tar.gz"), revision, &mut contents);
+            let artifact = artifact.map_err(|error| Failure::Storage(error.to_string()))?;
+            if let Err(error) = storage.collect(KIND, &key, &artifact) {
+                tracing::warn!(%error, "old artifacts could not be removed");
+            }
+            Ok(Some(artifact))
+        });
+        if let Some(artifact) = stored.await.map_err(|error| Failure::Storage(error.to_string()))?? {
+            after.artifact = Some(artifact);
+            after.observed_ignore = object.spec.ignore.clone();
+        }
+        Ok(None)
     }
 
     async fn connect(&self, object: &GitRepository, url: &Url) -> Result<Http, Failure> {
@@ -443,6 +483,34 @@ fn ignore_rules(checkout: &Checkout<'_>, spec: Option<&str>) -> Ignore {
         }
     }
     Ignore::for_source(texts.iter().map(|(folder, text)| (folder, text.as_str())), spec)
+}
+
+fn local_rules(files: &LocalFolder, spec: Option<&str>) -> Ignore {
+    let mut texts: Vec<(TreePath, String)> = Vec::new();
+    for file in files.files().iter().filter(|file| file.path.file_name() == Some(ignore::FILE_NAME)) {
+        if let Ok(bytes) = files.read(&file.path) {
+            let folder = file.path.parent().unwrap_or_default();
+            texts.push((folder, String::from_utf8_lossy(&bytes).into_owned()));
+        }
+    }
+    Ignore::for_source(texts.iter().map(|(folder, text)| (folder, text.as_str())), spec)
+}
+
+/// The files of a folder that the rules leave in.
+struct KeptLocal<'a> {
+    files: &'a LocalFolder,
+    rules: Ignore,
+}
+
+impl Contents for KeptLocal<'_> {
+    fn each(&mut self, each: &mut Each<'_>) -> io::Result<()> {
+        for file in self.files.files() {
+            if !self.rules.excludes(&file.path, false) {
+                each(&file.path, file.executable, &self.files.read(&file.path)?)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The first line of a commit message, at most 50 characters of it.

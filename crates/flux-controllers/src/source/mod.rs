@@ -20,6 +20,32 @@ pub struct Context {
     /// Where objects of remote repositories are kept between fetches.
     pub object_cache: std::path::PathBuf,
     pub jitter_percent: u8,
+    /// A folder that stands in for some repositories, where a fleet is tried on a machine.
+    pub local: Option<LocalFleet>,
+}
+
+/// Repositories that are read from a folder of this machine instead of the network.
+#[derive(Clone, Debug)]
+pub struct LocalFleet {
+    pub folder: std::path::PathBuf,
+    /// Addresses that mean this folder.
+    pub urls: Vec<String>,
+}
+
+impl LocalFleet {
+    /// Whether a repository at `url` is this folder, however the address is written.
+    pub fn serves(&self, url: &str) -> bool {
+        let plain = |url: &str| {
+            let url = url.trim_end_matches('/').trim_end_matches(".git");
+            let host_and_path = url.split_once("://").map_or(url, |(_, rest)| rest);
+            host_and_path
+                .rsplit_once('@')
+                .map_or(host_and_path, |(_, rest)| rest)
+                .replace(':', "/")
+                .to_lowercase()
+        };
+        self.urls.iter().any(|known| plain(known) == plain(url))
+    }
 }
 
 /// The conditions that decide whether a source is ready, most important first.
@@ -59,5 +85,18 @@ pub(crate) fn summarize(conditions: &mut Conditions<'_>) {
         .map(|verified| (verified.reason.clone(), verified.message.clone()));
     if let Some((reason, message)) = unverified {
         conditions.set(condition::READY, ConditionStatus::False, &reason, message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_recognised_however_it_is_written() {
+        let local = LocalFleet { folder: ".".into(), urls: vec!["git@github.com:org/fleet.git".to_owned()] };
+        assert!(local.serves("ssh://git@github.com/org/fleet"));
+        assert!(local.serves("https://github.com/Org/fleet.git"));
+        assert!(!local.serves("https://github.com/org/other"));
     }
 }

@@ -39,28 +39,13 @@ impl Flux {
 
     /// Starts the controllers (again).
     pub async fn resume(&mut self) {
+        let storage = self.storage.path().to_owned();
+        let address = ([127, 0, 0, 1], 0).into();
         let options = ManagerOptions {
-            controllers: self.controllers.clone(),
             namespace: Some(self.namespace.name().to_owned()),
-            storage_path: self.storage.path().to_owned(),
-            storage_addr: ([127, 0, 0, 1], 0).into(),
-            storage_adv_addr: None,
-            events_addr: None,
-            concurrent: None,
             least_retry: Duration::from_millis(200),
             most_retry: Duration::from_secs(2),
-            artifact_retention_ttl: Duration::from_secs(60),
-            artifact_retention_records: 2,
-            http_retry: 2,
-            jitter_percent: 5,
-            kustomize: flux_controllers::kustomize::Options {
-                jitter_percent: 5,
-                no_cross_namespace_refs: false,
-                default_service_account: None,
-                strict_substitutions: true,
-                requeue_dependency: Duration::from_secs(30),
-                concurrent_ssa: 4,
-            },
+            ..ManagerOptions::new(self.controllers.clone(), storage, address)
         };
         self.manager = Some(Manager::start(self.client.clone(), options).await.unwrap());
     }
