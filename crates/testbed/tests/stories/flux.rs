@@ -10,7 +10,6 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 use testbed::git_server::{GitServer, Repository};
 use testbed::{Cluster, TemporaryNamespace};
-use tokio::sync::OnceCell;
 
 /// The controllers, a namespace they watch, and a repository `fleet` they may fetch from.
 pub struct Flux {
@@ -132,13 +131,9 @@ pub fn ready(object: &Value) -> (&str, &str, &str) {
     (text("status"), text("reason"), text("message"))
 }
 
-/// Once for each process: the clusters are shared.
+/// Applying them again changes nothing, so every story may.
 async fn install_crds(cluster: &Cluster) {
-    static REAL: OnceCell<()> = OnceCell::const_new();
-    REAL.get_or_init(|| async {
-        for (_, text) in flux_api::crds::yaml() {
-            cluster.apply_crds(&text).await.unwrap();
-        }
-    })
-    .await;
+    for (_, text) in flux_api::crds::yaml() {
+        cluster.apply_crds(&text).await.unwrap();
+    }
 }

@@ -218,9 +218,7 @@ async fn an_orphaning_kustomization_leaves_its_objects(cluster: &Cluster) {
 
 async fn all_refused_objects_are_reported_together(cluster: &Cluster) {
     let bad = |name: &str| {
-        format!(
-            "apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\nspec:\n  ports:\n  - port: 99999\n"
-        )
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n  key: [not, text]\n")
     };
     let flux = start(
         cluster,
@@ -231,7 +229,7 @@ async fn all_refused_objects_are_reported_together(cluster: &Cluster) {
     let object = flux.not_ready(&KUSTOMIZATION, "apps", "ReconciliationFailed").await;
     let message = ready(&object).2;
     for name in ["one", "two"] {
-        let named = format!("Service/{}/{name} dry-run failed (Invalid): ", flux.namespace.name());
+        let named = format!("ConfigMap/{}/{name} dry-run failed", flux.namespace.name());
         assert!(message.contains(&named), "{message}");
     }
     assert!(

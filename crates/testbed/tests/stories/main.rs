@@ -17,6 +17,15 @@ macro_rules! stories {
                 }
             )+
         }
+
+        mod on_the_embedded_server {
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $name() {
+                    super::$name(&testbed::Cluster::embedded().await.unwrap()).await;
+                }
+            )+
+        }
     };
 }
 pub(crate) use stories;
