@@ -60,6 +60,9 @@ pub enum Text<'a> {
 pub enum List<'a> {
     Json(&'a [Json]),
     Owned(Arc<Vec<Value<'a>>>),
+    /// A list whose order says nothing: a set, or (with keys) a map whose items are found by these fields.
+    /// Such lists are equal in any order, and adding to one adds only what is new.
+    Unordered(Arc<Vec<Value<'a>>>, Arc<[String]>),
 }
 
 #[derive(Clone, Debug)]
@@ -213,10 +216,7 @@ impl<'a> Value<'a> {
             (Value::Bool(left), Value::Bool(right)) => left == right,
             (Value::String(left), Value::String(right)) => left.as_str() == right.as_str(),
             (Value::Bytes(left), Value::Bytes(right)) => left == right,
-            (Value::List(left), Value::List(right)) => {
-                left.len() == right.len()
-                    && left.iter().zip(right.iter()).all(|(left, right)| left.equals(&right))
-            }
+            (Value::List(left), Value::List(right)) => left.equals(right),
             (Value::Map(left), Value::Map(right)) => {
                 left.len() == right.len()
                     && left
@@ -287,7 +287,7 @@ impl<'a> List<'a> {
     pub fn len(&self) -> usize {
         match self {
             List::Json(list) => list.len(),
-            List::Owned(list) => list.len(),
+            List::Owned(list) | List::Unordered(list, _) => list.len(),
         }
     }
 
@@ -295,16 +295,55 @@ impl<'a> List<'a> {
         self.len() == 0
     }
 
+    fn equals(&self, other: &List<'_>) -> bool {
+        let unordered = matches!(self, List::Unordered(..)) || matches!(other, List::Unordered(..));
+        if self.len() != other.len() {
+            return false;
+        }
+        if unordered {
+            return self.iter().all(|item| other.iter().any(|other| item.equals(&other)));
+        }
+        self.iter().zip(other.iter()).all(|(left, right)| left.equals(&right))
+    }
+
+    /// The two lists as one.
+    pub(crate) fn join(&self, other: &List<'a>) -> List<'a> {
+        let List::Unordered(items, keys) = self else {
+            return List::Owned(Arc::new(self.iter().chain(other.iter()).collect()));
+        };
+        let mut out = items.to_vec();
+        for item in other.iter() {
+            match out.iter_mut().find(|known| same_item(known, &item, keys)) {
+                // An item of a map replaces the one with its keys; a member of a set is there already.
+                Some(known) => *known = item,
+                None => out.push(item),
+            }
+        }
+        List::Unordered(Arc::new(out), keys.clone())
+    }
+
     pub fn get(&self, index: usize) -> Option<Value<'a>> {
         match self {
             List::Json(list) => list.get(index).map(Value::from_json),
-            List::Owned(list) => list.get(index).cloned(),
+            List::Owned(list) | List::Unordered(list, _) => list.get(index).cloned(),
         }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + '_ {
         (0..self.len()).filter_map(|index| self.get(index))
     }
+}
+
+fn same_item(left: &Value<'_>, right: &Value<'_>, keys: &[String]) -> bool {
+    let (Value::Map(left_map), Value::Map(right_map)) = (left, right) else { return left.equals(right) };
+    if keys.is_empty() {
+        return left.equals(right);
+    }
+    keys.iter().all(|key| match (left_map.field(key), right_map.field(key)) {
+        (Some(left), Some(right)) => left.equals(&right),
+        (None, None) => true,
+        _ => false,
+    })
 }
 
 impl<'a> Map<'a> {

@@ -471,13 +471,20 @@ fn to_cel<'a>(value: &'a Value, schema: &Structural) -> Cel<'a> {
             }
             Cel::Map(kube_cel::Map::Owned(Arc::new(out)))
         }
-        Value::Array(list) => match &schema.items {
-            Some(items) if !is_plain(items) => {
-                let items = list.iter().map(|item| to_cel(item, items)).collect();
-                Cel::List(kube_cel::List::Owned(Arc::new(items)))
+        Value::Array(list) => {
+            let unordered = matches!(schema.list_type.as_deref(), Some("set" | "map"));
+            match &schema.items {
+                Some(items) if unordered || !is_plain(items) => {
+                    let items = Arc::new(list.iter().map(|item| to_cel(item, items)).collect());
+                    Cel::List(if unordered {
+                        kube_cel::List::Unordered(items, schema.list_map_keys.clone().into())
+                    } else {
+                        kube_cel::List::Owned(items)
+                    })
+                }
+                _ => Cel::from_json(value),
             }
-            _ => Cel::from_json(value),
-        },
+        }
         Value::Number(number) if schema.type_ == "number" => Cel::Double(number.as_f64().unwrap_or(f64::NAN)),
         Value::Number(number) if schema.type_ == "integer" && number.is_f64() => {
             Cel::Int(number.as_f64().unwrap_or(0.0) as i64)

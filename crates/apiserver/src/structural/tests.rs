@@ -215,6 +215,23 @@ mod any_input {
 }
 
 #[test]
+fn sets_and_maps_are_equal_in_any_order() {
+    let schema = serde_json::json!({"type": "object", "properties": {
+        "set": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+        "map": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items":
+            {"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}, "v": {"type": "integer"}}}}},
+        "x-kubernetes-validations": [{"rule": "self.set == oldSelf.set"}, {"rule": "self.map == oldSelf.map"},
+            {"rule": "(self.set + oldSelf.set).size() == 2"}, {"rule": "(self.map + oldSelf.map).size() == 2"}]});
+    let rules = Rules::new(Arc::new(Structural::parse(&schema).unwrap()));
+    assert_eq!(rules.check(""), []);
+    let old = serde_json::json!({"set": ["a", "b"], "map": [{"k": "a", "v": 1}, {"k": "b"}]});
+    let new = serde_json::json!({"set": ["b", "a"], "map": [{"k": "b"}, {"k": "a", "v": 1}]});
+    assert_eq!(rules.validate(&new, Some(&old)), []);
+    let other = serde_json::json!({"set": ["b", "a"], "map": [{"k": "b"}, {"k": "a", "v": 2}]});
+    assert_eq!(rules.validate(&other, Some(&old)).len(), 1);
+}
+
+#[test]
 fn embedded_resources_say_what_they_are() {
     let cases = cases();
     let (schema, rules) = rules(&cases);

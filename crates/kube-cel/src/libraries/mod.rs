@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::EvalError;
 use crate::eval::{Answer, Run};
 use crate::quantity::Quantity;
-use crate::value::Value;
+use crate::value::{List, Value};
 
 pub(crate) use lists::must_be_ordered;
 pub use names::{NamedFormat, Semver};
@@ -30,6 +30,7 @@ pub(crate) fn call<'a>(
     values: Vec<Value<'a>>,
 ) -> Answer<'a> {
     run.pay(values.iter().map(weight).sum())?;
+    run.pay(pairs(name, &values))?;
     let answer = dispatch(run, name, is_method, values)?;
     run.pay(weight(&answer))?;
     Ok(answer)
@@ -78,6 +79,20 @@ fn dispatch<'a>(run: &mut Run<'a, '_>, name: &str, is_method: bool, values: Vec<
             .or_else(|| net::call(name, is_method, &values))
             .or_else(|| names::call(name, is_method, &values))
             .unwrap_or(Err(EvalError::NoSuchOverload)),
+    }
+}
+
+/// How many items are compared with how many others, where that is more than looking at each once.
+fn pairs(name: &str, values: &[Value<'_>]) -> u64 {
+    let length = |value: &Value<'_>| if let Value::List(list) = value { list.len() as u64 } else { 0 };
+    let unordered = values.iter().any(|value| matches!(value, Value::List(List::Unordered(..))));
+    match (name, values) {
+        ("_==_" | "_!=_" | "_+_", [left, right]) if unordered => length(left).saturating_mul(length(right)),
+        ("sets.contains" | "sets.equivalent" | "sets.intersects", [left, right]) => {
+            length(left).saturating_mul(length(right))
+        }
+        ("distinct", [list]) => length(list).saturating_mul(length(list)) / 10,
+        _ => 0,
     }
 }
 

@@ -59,9 +59,7 @@ pub(super) fn operator<'a>(name: &str, values: &[Value<'a>]) -> Option<Answer<'a
         ("_+_", [Value::Bytes(left), Value::Bytes(right)]) => {
             Ok(Value::Bytes(left.iter().chain(right.iter()).copied().collect()))
         }
-        ("_+_", [Value::List(left), Value::List(right)]) => {
-            Ok(Value::list(left.iter().chain(right.iter()).collect()))
-        }
+        ("_+_", [Value::List(left), Value::List(right)]) => Ok(Value::List(left.join(right))),
         ("_+_", [Value::Duration(left), Value::Duration(right)]) => {
             left.checked_add(*right).map(Value::Duration).ok_or_else(overflow)
         }
