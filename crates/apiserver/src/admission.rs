@@ -31,11 +31,16 @@ pub fn mutate(call: &Call, old: Option<&Value>, new: &mut Value) -> Result<(), S
     match (&*call.resource.storage, call.subresource.as_str()) {
         ("namespaces", "") => namespace(old, new),
         ("namespaces", "finalize") => {}
-        ("secrets", "") => plain_data(new),
+        ("nodes", "") if old.is_none() => not_ready(new),
         ("services", "") => return addresses::assign(call, old, new),
         ("pods", "") if old.is_none() => pod(new),
+        (crds::PLACE, "") if old.is_none() => stored_versions(new),
+        ("jobs.batch", "") if old.is_none() => crate::defaults::job_selector(new),
         ("persistentvolumeclaims", "") if old.is_none() => protect(new, "kubernetes.io/pvc-protection"),
-        ("persistentvolumes", "") if old.is_none() => protect(new, "kubernetes.io/pv-protection"),
+        ("persistentvolumes", "") if old.is_none() => {
+            protect(new, "kubernetes.io/pv-protection");
+            object::child_mut(new, "status").insert("lastPhaseTransitionTime".into(), call.now().into());
+        }
         _ => {}
     }
     Ok(())
@@ -64,6 +69,18 @@ pub fn mark_deleted(call: &Call, object: &mut Value) {
     }
 }
 
+/// A new CRD has objects in its storage version only.
+fn stored_versions(crd: &mut Value) {
+    let versions = crd["spec"]["versions"].as_array().into_iter().flatten();
+    let stored: Vec<Value> = versions
+        .filter(|version| version["storage"] == true)
+        .map(|version| version["name"].clone())
+        .collect();
+    if !stored.is_empty() {
+        object::child_mut(crd, "status").insert("storedVersions".into(), stored.into());
+    }
+}
+
 fn protect(object: &mut Value, finalizer: &str) {
     let list = object::list_in(object::meta_mut(object), "finalizers");
     if !list.iter().any(|held| held == finalizer) {
@@ -71,11 +88,8 @@ fn protect(object: &mut Value, finalizer: &str) {
     }
 }
 
-/// A namespace carries its own name as a label, the finalizer that empties it, and its phase.
+/// A namespace carries the finalizer that empties it, and its phase.
 fn namespace(old: Option<&Value>, new: &mut Value) {
-    let name = object::name(new).to_owned();
-    let labels = object::map_in(object::meta_mut(new), "labels");
-    labels.insert("kubernetes.io/metadata.name".into(), name.into());
     match old {
         None => {
             let spec = object::child_mut(new, "spec");
@@ -94,18 +108,11 @@ fn namespace(old: Option<&Value>, new: &mut Value) {
     }
 }
 
-/// `stringData` is for writing only: it becomes `data`.
-fn plain_data(secret: &mut Value) {
-    use base64::Engine as _;
-    let Some(fields) = secret.as_object_mut() else { return };
-    let Some(Value::Object(plain)) = fields.remove("stringData") else { return };
-    let data = object::map_in(fields, "data");
-    for (key, value) in plain {
-        let text = value.as_str().unwrap_or_default();
-        data.insert(key, base64::engine::general_purpose::STANDARD.encode(text).into());
-    }
-    if data.is_empty() {
-        fields.remove("data");
+/// A new node takes no pods until someone says that it is ready.
+fn not_ready(node: &mut Value) {
+    let taints = object::list_in(object::child_mut(node, "spec"), "taints");
+    if !taints.iter().any(|taint| text(taint, "/key") == "node.kubernetes.io/not-ready") {
+        taints.push(json!({ "key": "node.kubernetes.io/not-ready", "effect": "NoSchedule" }));
     }
 }
 
@@ -115,6 +122,10 @@ fn pod(pod: &mut Value) {
     if spec.get("serviceAccountName").is_none_or(|name| name == "") {
         spec.insert("serviceAccountName".into(), "default".into());
         spec.insert("serviceAccount".into(), "default".into());
+    }
+    let class = quality(spec);
+    if spec.get("automountServiceAccountToken") != Some(&json!(false)) {
+        mount_token(spec);
     }
     spec.entry("priority").or_insert(json!(0));
     spec.entry("preemptionPolicy").or_insert(json!("PreemptLowerPriority"));
@@ -130,6 +141,59 @@ fn pod(pod: &mut Value) {
             );
         }
     }
+    object::child_mut(pod, "status").insert("qosClass".into(), class.into());
+}
+
+/// How well a pod is treated when its node runs short.
+fn quality(spec: &serde_json::Map<String, Value>) -> &'static str {
+    let containers = ["initContainers", "containers"];
+    let containers: Vec<&Value> =
+        containers.iter().filter_map(|list| spec.get(*list)?.as_array()).flatten().collect();
+    let amount = |container: &Value, kind: &str, name: &str| {
+        text(container, &format!("/resources/{kind}/{name}")).to_owned()
+    };
+    let says = |container: &&Value| {
+        !container["resources"]["requests"].is_null() || !container["resources"]["limits"].is_null()
+    };
+    if !containers.iter().any(says) {
+        return "BestEffort";
+    }
+    let pinned = containers.iter().all(|container| {
+        ["cpu", "memory"].iter().all(|name| {
+            let (limit, request) = (amount(container, "limits", name), amount(container, "requests", name));
+            !limit.is_empty() && (request.is_empty() || request == limit)
+        })
+    });
+    if pinned { "Guaranteed" } else { "Burstable" }
+}
+
+const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// Every container finds its account's token where clients look for it.
+fn mount_token(spec: &mut serde_json::Map<String, Value>) {
+    let name = crate::rest::create::generate_name("kube-api-access-");
+    let mut mounted = false;
+    for list in ["initContainers", "containers"] {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            let Some(container) = container.as_object_mut() else { continue };
+            let mounts = object::list_in(container, "volumeMounts");
+            if !mounts.iter().any(|mount| text(mount, "/mountPath") == TOKEN_PATH) {
+                mounts.push(json!({ "name": name, "readOnly": true, "mountPath": TOKEN_PATH }));
+                mounted = true;
+            }
+        }
+    }
+    if !mounted {
+        return;
+    }
+    object::list_in(spec, "volumes").push(json!({
+        "name": name,
+        "projected": { "defaultMode": 0o644, "sources": [
+            { "serviceAccountToken": { "expirationSeconds": 3607, "path": "token" } },
+            { "configMap": { "name": "kube-root-ca.crt", "items": [{ "key": "ca.crt", "path": "ca.crt" }] } },
+            { "downwardAPI": { "items": [{ "path": "namespace", "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.namespace" } }] } },
+        ] },
+    }));
 }
 
 /// Nobody may give more rights than they have, unless they may escalate (roles) or bind (bindings).

@@ -156,7 +156,12 @@ fn resource_list(group: &str, version: &Version) -> Value {
         resources.extend(resource.subresources.iter().map(|sub| api_subresource(resource, sub)));
     }
     let name = if group.is_empty() { version.name.to_string() } else { format!("{group}/{}", version.name) };
-    json!({ "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": resources })
+    let mut list = json!({ "kind": "APIResourceList", "groupVersion": name, "resources": resources });
+    // The core group, the oldest, leaves it out.
+    if !group.is_empty() {
+        list["apiVersion"] = "v1".into();
+    }
+    list
 }
 
 fn api_resource(resource: &Resource) -> Value {

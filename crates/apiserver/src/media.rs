@@ -51,8 +51,7 @@ impl Accept {
         header.split(',').find_map(one).ok_or_else(|| {
             Status::not_acceptable(
                 "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
-                 application/vnd.kubernetes.protobuf, application/json;stream=watch, \
-                 application/vnd.kubernetes.protobuf;stream=watch",
+                 application/vnd.kubernetes.protobuf",
             )
             .with_empty_details()
         })

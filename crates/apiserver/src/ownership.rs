@@ -29,8 +29,26 @@ pub fn builtin_schema(call: &Call) -> Option<Schema<'static>> {
 
 /// Gives the caller every field that `new` changed or added against `old`.
 pub fn after_write(call: &Call, old: Option<&Value>, new: &mut Value) {
+    if call.subresource == "scale" && call.resource.custom.is_some() {
+        // Scaling a custom object changes nobody's ownership, as on the real server.
+        let owners = old.and_then(|old| object::meta(old).get("managedFields").cloned());
+        return object::set_meta(new, "managedFields", owners);
+    }
     let after = std::mem::take(new);
     *new = with_manager(call, |fields| fields.track_update(old, after, &call.options.field_manager));
+    if call.subresource == "scale" {
+        without_scale_time(new);
+    }
+}
+
+/// The real server translates ownership between a scale and its parent, and loses the time on the way.
+fn without_scale_time(object: &mut Value) {
+    let entries = object::meta_mut(object).get_mut("managedFields").and_then(Value::as_array_mut);
+    for entry in entries.into_iter().flatten().filter(|entry| entry["subresource"] == "scale") {
+        if let Some(fields) = entry.as_object_mut() {
+            fields.remove("time");
+        }
+    }
 }
 
 /// Server-side apply: the new object, or why not.
@@ -49,6 +67,15 @@ pub fn apply(call: &Call, live: Option<&Value>, wanted: &Value) -> Result<Value,
         Error::BadRequest(message) => Status::bad_request(message),
         Error::Internal(message) => Status::unexpected(message),
     })
+}
+
+/// An object of the kind that nobody has filled in.
+pub fn nothing(call: &Call) -> Value {
+    let api_version = call.resource.api_version();
+    match builtin_schema(call) {
+        Some(schema) => builtin::empty(&api_version, &call.resource.kind, schema),
+        None => json!({ "apiVersion": api_version, "kind": &*call.resource.kind }),
+    }
 }
 
 fn with_manager<R>(call: &Call, act: impl FnOnce(&FieldManager<'_>) -> R) -> R {

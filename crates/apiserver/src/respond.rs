@@ -57,6 +57,12 @@ impl Answer {
         Answer::json(status.code, status.to_json().to_string())
     }
 
+    /// A failure in the encoding the client accepts, if it accepts one.
+    pub fn failure(status: &Status, headers: &HeaderMap) -> Answer {
+        let accept = Accept::read(headers).unwrap_or(Accept::JSON);
+        Answer::value(status.code, &status.to_json(), Accept { form: crate::media::Form::Object, ..accept })
+    }
+
     pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Answer {
         Answer::new(code, "text/plain; charset=utf-8", Content::Bytes(text.into()))
     }

@@ -126,8 +126,9 @@ where
         Err(status) => return Answer::status(&status),
     };
     let audited = server.audit.is_some().then(|| (info.clone(), user.clone()));
-    let incoming = Incoming { method: method.clone(), headers, info, user, body };
-    let answer = verbs::dispatch(server, incoming).await.unwrap_or_else(|status| Answer::status(&status));
+    let incoming = Incoming { method: method.clone(), headers: headers.clone(), info, user, body };
+    let answer =
+        verbs::dispatch(server, incoming).await.unwrap_or_else(|status| Answer::failure(&status, &headers));
     if let (Some(log), Some((info, user))) = (&server.audit, audited) {
         log.write(&info, &caller, &user, audit_id, answer.code().as_u16(), &server.time().to_string());
     }
@@ -142,8 +143,8 @@ fn authorize(
     caller: User,
 ) -> Result<User, Status> {
     let rbac = server.rbac();
-    let user = impersonate::acting_user(headers, caller, &rbac)?;
     let asked = Attributes::of(info);
+    let user = impersonate::acting_user(headers, &asked, caller, &rbac)?;
     if rbac.allows(&user, &asked) { Ok(user) } else { Err(asked.forbidden(&user)) }
 }
 

@@ -233,7 +233,13 @@ impl Status {
 
     /// `about.kind` is the kind here (`Deployment`), not the resource.
     pub fn invalid(about: About<'_>, causes: &[Cause]) -> Status {
-        let texts: Vec<String> = causes.iter().map(Status::cause_text).collect();
+        let mut texts: Vec<String> = Vec::new();
+        for text in causes.iter().map(Status::cause_text) {
+            // What is said twice stands once in the message, but twice in the causes.
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
         let all = match texts.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),

@@ -30,7 +30,8 @@ pub async fn dispatch(server: &Arc<Inner>, incoming: Incoming) -> Result<Answer,
         return Ok(not_found_text());
     }
     let Some(resource) = registry.find(&info.group, &info.version, &info.resource) else {
-        return Err(Status::no_such_resource());
+        let builtin = crate::kinds::builtin().iter().any(|group| *group.name == *info.group);
+        return if builtin { Err(Status::no_such_resource()) } else { Ok(not_found_text()) };
     };
     if resource.namespaced() && info.namespace.is_empty() && !matches!(info.verb.as_str(), "list" | "watch") {
         return Err(Status::method_not_allowed());
@@ -47,9 +48,17 @@ pub async fn dispatch(server: &Arc<Inner>, incoming: Incoming) -> Result<Answer,
     {
         call.warn(warning.clone());
     }
+    if &*resource.storage == "endpoints" {
+        call.warn("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice");
+    }
     let verb = Verb::parse(&info.verb).ok_or_else(Status::method_not_allowed)?;
     let named = !info.name.is_empty();
+    // The server of custom kinds is laxer about where a method is used.
+    if resource.custom.is_some() && verb == Verb::Update && !named {
+        return Err(Status::bad_request("name must be provided"));
+    }
     let fits = match verb {
+        Verb::Create if resource.custom.is_some() => true,
         Verb::Create | Verb::List | Verb::DeleteCollection => !named,
         Verb::Get | Verb::Update | Verb::Patch | Verb::Delete => named,
         Verb::Watch => true,
@@ -149,25 +158,45 @@ fn options(incoming: &Incoming) -> Result<Options, Status> {
 }
 
 fn patch_type(call: &Call, headers: &HeaderMap) -> Result<PatchType, Status> {
+    let custom = || {
+        Status::unsupported_media_type(&[
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/apply-patch+yaml",
+        ])
+    };
     let unsupported = || {
+        if call.resource.custom.is_some() {
+            return custom();
+        }
         Status::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", "415: Unsupported Media Type")
             .with_empty_details()
     };
     let patch_type = PatchType::read(headers).ok_or_else(unsupported)?;
     if patch_type == PatchType::Strategic && call.resource.custom.is_some() {
-        return Err(Status::unsupported_media_type(&[
-            "application/json-patch+json",
-            "application/merge-patch+json",
-            "application/apply-patch+yaml",
-        ]));
+        return Err(custom());
     }
     Ok(patch_type)
 }
 
 /// The form asked for; rows of a table carry what `includeObject` says.
 fn accept(incoming: &Incoming) -> Result<Accept, Status> {
-    let accept = Accept::read(&incoming.headers)?;
+    let accept = Accept::read(&incoming.headers).map_err(|status| not_acceptable(incoming, status))?;
     Ok(Accept { include: table::Include::read(&incoming.info.query), ..accept })
+}
+
+/// Custom kinds and builtin lists have words of their own.
+fn not_acceptable(incoming: &Incoming, status: Status) -> Status {
+    let group = &incoming.info.group;
+    if crate::kinds::builtin().iter().all(|builtin| &*builtin.name != group.as_str()) {
+        let types = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+        return Status::not_acceptable(format!("only the following media types are accepted: {types}"));
+    }
+    if incoming.info.name.is_empty() {
+        let more = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+        return Status::not_acceptable(format!("{}, {more}", status.message)).with_empty_details();
+    }
+    status
 }
 
 fn delete_options(incoming: &Incoming) -> Result<DeleteOptions, Status> {
@@ -259,11 +288,13 @@ fn list_answer(call: &Call, page: &Page, accept: Accept) -> Answer {
     let shown = match accept.form {
         Form::Object | Form::DiscoveryV2 => json!({
             "kind": &*resource.list_kind, "apiVersion": resource.api_version(),
-            "metadata": page.list_meta(), "items": objects(),
+            "metadata": page.list_meta(call.resource.custom.is_some()), "items": objects(),
         }),
-        Form::Table => table::of(call, &objects(), page.list_meta(), table::Header::Shown, accept.include),
+        Form::Table => {
+            table::of(call, &objects(), page.list_meta(false), table::Header::Shown, accept.include)
+        }
         Form::Metadata | Form::MetadataList => json!({
-            "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": page.list_meta(),
+            "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": page.list_meta(call.resource.custom.is_some()),
             "items": objects().iter().map(table::metadata_only).collect::<Vec<_>>(),
         }),
     };
@@ -280,7 +311,7 @@ fn list_json(call: &Call, page: &Page) -> Vec<u8> {
         "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{},\"items\":[",
         Value::from(&*resource.list_kind),
         Value::from(resource.api_version()),
-        page.list_meta()
+        page.list_meta(call.resource.custom.is_some())
     );
     let mut json = Vec::with_capacity(size + head.len() + 2);
     json.extend_from_slice(head.as_bytes());

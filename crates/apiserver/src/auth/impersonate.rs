@@ -7,7 +7,12 @@ use crate::request::percent_decode;
 use crate::status::Status;
 
 /// The user the request acts as: the caller, unless the headers name someone the caller may impersonate.
-pub fn acting_user(headers: &HeaderMap, caller: User, rbac: &Rbac) -> Result<User, Status> {
+pub fn acting_user(
+    headers: &HeaderMap,
+    asked: &Attributes<'_>,
+    caller: User,
+    rbac: &Rbac,
+) -> Result<User, Status> {
     let text =
         |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let name = text("impersonate-user");
@@ -29,10 +34,19 @@ pub fn acting_user(headers: &HeaderMap, caller: User, rbac: &Rbac) -> Result<Use
         if groups.is_empty() && extra.is_empty() && uid.is_empty() {
             return Ok(caller);
         }
-        return Err(Status::internal(format!("requested {groups:?} without impersonating a user")));
+        let names: Vec<String> = groups.iter().map(|group| format!("\"{group}\"")).collect();
+        return Err(Status::bad_request(format!(
+            "requested &user.DefaultInfo{{Name:\"\", UID:\"{uid}\", Groups:[]string{{{}}}, \
+             Extra:map[string][]string(nil)}} without impersonating a user name",
+            names.join(", ")
+        )));
     }
     let mut user = User { name: name.clone(), uid: uid.clone(), groups, ..User::default() };
-    allow_name(&name, &caller, rbac)?;
+    // The refusal is about what was asked, as constrained impersonation words it.
+    allow_name(&name, &caller, rbac).map_err(|_| {
+        let verb = format!("impersonate-on:user-info:{}", asked.verb);
+        Attributes { verb: &verb, ..asked.clone() }.forbidden(&caller)
+    })?;
     for group in &user.groups {
         allow(
             &caller,

@@ -35,9 +35,20 @@ pub fn load(server: &Inner) {
     let mut resources: Vec<Arc<Resource>> = Vec::new();
     for stored in crds {
         let crd = stored.value();
-        if condition(&crd, "Established") == Some("True") {
-            resources.extend(custom::resources(&crd));
+        if condition(&crd, "Established") != Some("True") {
+            continue;
         }
+        // Schemas and rules take a while to compile: what did not change is kept.
+        let source = custom::source(&crd);
+        let mut known: Vec<Arc<Resource>> = before
+            .all_versions()
+            .filter(|resource| resource.custom.as_ref().is_some_and(|custom| custom.source == source))
+            .cloned()
+            .collect();
+        if known.is_empty() {
+            known = custom::resources(&crd);
+        }
+        resources.extend(known);
     }
     let after = Registry::new(&resources);
     // A kind that is no longer served ends its watches, as its clients must notice.

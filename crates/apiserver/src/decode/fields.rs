@@ -16,6 +16,24 @@ pub fn read(api_version: &str, kind: &str, value: &mut Value) -> Result<Vec<Stri
     Ok(reader.unknown)
 }
 
+/// Reads only `metadata`, of any kind.
+pub fn read_metadata(value: &mut Value) -> Result<Vec<String>, String> {
+    let Some(schema) = Schemas::kubernetes().definition("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
+    else {
+        return Ok(Vec::new());
+    };
+    let Some(meta) = value.get_mut("metadata").filter(|meta| !meta.is_null()) else { return Ok(Vec::new()) };
+    let mut reader = Reader { unknown: Vec::new(), path: vec!["metadata".into()] };
+    reader.value(schema, meta, "ObjectMeta")?;
+    let managed = meta.get("managedFields").cloned();
+    *meta = crate::structural::builtin::round_trip(meta, schema);
+    // An empty entry asks to forget all owners: the round trip would lose it.
+    if let (Some(managed), Some(fields)) = (managed, meta.as_object_mut()) {
+        fields.insert("managedFields".into(), managed);
+    }
+    Ok(reader.unknown)
+}
+
 struct Reader {
     unknown: Vec<String>,
     /// Field names from the root; list positions as `[0]`.
@@ -36,7 +54,7 @@ impl Reader {
         }
         match (schema.type_(), &mut *value) {
             (Type::Any, _) => Ok(()),
-            (Type::Object, Value::Object(_)) => self.object(schema, value),
+            (Type::Object, Value::Object(_)) => self.object(schema, value, owner),
             (Type::Array, Value::Array(items)) => {
                 let Some(item) = schema.items() else { return Ok(()) };
                 for (at, element) in items.iter_mut().enumerate() {
@@ -60,7 +78,7 @@ impl Reader {
         }
     }
 
-    fn object(&mut self, schema: Schema<'_>, value: &mut Value) -> Result<(), String> {
+    fn object(&mut self, schema: Schema<'_>, value: &mut Value, outer: &str) -> Result<(), String> {
         let Value::Object(fields) = value else { return Ok(()) };
         if schema.is_opaque() {
             return Ok(());
@@ -74,9 +92,11 @@ impl Reader {
                 fields.remove(&key);
                 continue;
             };
-            self.path.push(key.clone());
+            // A map's keys are shown like list positions: in paths to unknown fields, but not in complaints about types.
+            let in_map = schema.field(&key).is_none();
+            self.path.push(if in_map { format!("\u{0}{key}") } else { key.clone() });
             let slot = fields.get_mut(&key).expect("the key was just listed");
-            self.value(child, slot, &owner)?;
+            self.value(child, slot, if in_map { outer } else { &owner })?;
             self.path.pop();
         }
         Ok(())
@@ -88,7 +108,7 @@ impl Reader {
             if !path.is_empty() && !part.starts_with('[') {
                 path.push('.');
             }
-            path.push_str(part);
+            path.push_str(part.trim_start_matches('\u{0}'));
         }
         path
     }
@@ -96,7 +116,7 @@ impl Reader {
     /// Go names the struct that holds the field, and the path to it without list positions.
     fn mismatch(&self, value: &Value, owner: &str, wanted: &str) -> String {
         let path: Vec<&str> =
-            self.path.iter().map(String::as_str).filter(|part| !part.starts_with('[')).collect();
+            self.path.iter().map(String::as_str).filter(|part| !part.starts_with(['[', '\u{0}'])).collect();
         let shown = match value {
             Value::Number(number) if !number.is_i64() || wanted == "int32" => format!("number {number}"),
             other => go_kind(other).to_owned(),

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::media::BodyType;
 use crate::object;
 use crate::rest::{Call, FieldValidation};
-use crate::status::Status;
+use crate::status::{About, Cause, Status};
 
 /// Bodies nested deeper than this are refused; `serde_json` itself stops at 128.
 const MAX_DEPTH: usize = 120;
@@ -30,8 +30,7 @@ pub fn body(call: &Call, body_type: BodyType, bytes: &[u8]) -> Result<Value, Sta
         BodyType::Protobuf => std::borrow::Cow::Owned(crate::protobuf::to_json(bytes)?.to_string().into_bytes()),
     };
     let value = parse(kind, &json)?;
-    let duplicates = strict::duplicates(&json);
-    accept(call, value, &expected_kind(call), duplicates)
+    accept(call, value, &expected_kind(call), Some(&json))
 }
 
 /// The object a server-side apply sends: YAML or JSON, naming its kind.
@@ -51,12 +50,17 @@ pub fn applied(call: &Call, bytes: &[u8]) -> Result<Value, Status> {
             call.resource.kind
         )));
     }
-    accept(call, value, &expected_kind(call), Vec::new())
+    accept(call, value, &expected_kind(call), Some(&json))
 }
 
 /// What a patch made, read like a body: it may have put anything anywhere.
 pub fn check_object(call: &Call, value: Value) -> Result<Value, Status> {
-    accept(call, value, &expected_kind(call), Vec::new())
+    accept(call, value, &expected_kind(call), None)
+}
+
+/// Reads an object's metadata, which every kind has alike; answers with the paths of unknown fields.
+pub fn metadata(value: &mut Value) -> Result<Vec<String>, String> {
+    fields::read_metadata(value)
 }
 
 /// YAML (or JSON, which is YAML) as JSON text.
@@ -101,7 +105,7 @@ fn parse(kind: &str, bytes: &[u8]) -> Result<Value, Status> {
 }
 
 /// Go's words for the commonest syntax errors.
-fn go_error(bytes: &[u8], error: &serde_json::Error) -> String {
+pub fn go_error(bytes: &[u8], error: &serde_json::Error) -> String {
     if error.is_eof() {
         return "unexpected end of JSON input".into();
     }
@@ -119,11 +123,12 @@ fn go_error(bytes: &[u8], error: &serde_json::Error) -> String {
     }
 }
 
+/// `text` is the body the value was read from; what a patch made has none.
 fn accept(
     call: &Call,
     mut value: Value,
     expected: &(String, String),
-    duplicates: Vec<String>,
+    text: Option<&[u8]>,
 ) -> Result<Value, Status> {
     check_kind(call, &mut value, expected)?;
     let (api_version, kind) = expected;
@@ -137,19 +142,33 @@ fn accept(
         }
         _ => fields::read(api_version, kind, &mut value).map_err(|why| cannot(&why))?,
     };
-    report(call, unknown, duplicates, cannot)?;
+    let before = match text {
+        Some(_) => Value::Null,
+        None => value.clone(),
+    };
+    report(call, problems(unknown, text), &before, text.is_none(), cannot)?;
     Ok(value)
+}
+
+/// What is wrong with fields, in the order of the text.
+fn problems(unknown: Vec<String>, text: Option<&[u8]>) -> Vec<String> {
+    let text = text.unwrap_or_default();
+    let unknown = unknown.into_iter().map(|path| (path.clone(), format!("unknown field \"{path}\"")));
+    let duplicates = strict::duplicates(text).into_iter();
+    let duplicates = duplicates.map(|path| (path.clone(), format!("duplicate field \"{path}\"")));
+    let mut all: Vec<(String, String)> = duplicates.chain(unknown).collect();
+    strict::in_order(text, &mut all);
+    all.into_iter().map(|(_, problem)| problem).collect()
 }
 
 fn report(
     call: &Call,
-    unknown: Vec<String>,
-    duplicates: Vec<String>,
+    problems: Vec<String>,
+    object: &Value,
+    patched: bool,
     cannot: impl Fn(&str) -> Status,
 ) -> Result<(), Status> {
-    let unknown = unknown.into_iter().map(|path| format!("unknown field \"{path}\""));
-    let problems: Vec<String> =
-        duplicates.into_iter().map(|path| format!("duplicate field \"{path}\"")).chain(unknown).collect();
+    let strict = || format!("strict decoding error: {}", problems.join(", "));
     match call.options.field_validation {
         FieldValidation::Ignore => Ok(()),
         FieldValidation::Warn => {
@@ -157,10 +176,12 @@ fn report(
             Ok(())
         }
         FieldValidation::Strict if problems.is_empty() => Ok(()),
-        FieldValidation::Strict if call.resource.custom.is_some() => {
-            Err(Status::bad_request(format!("strict decoding error: {}", problems.join(", "))))
+        FieldValidation::Strict if patched => {
+            let shown = Value::from(object.to_string());
+            let cause = Cause::invalid("patch", &shown, &strict());
+            Err(Status::invalid(About { group: "", kind: "", name: "" }, &[cause]))
         }
-        FieldValidation::Strict => Err(cannot(&format!("strict decoding error: {}", problems.join(", ")))),
+        FieldValidation::Strict => Err(cannot(&strict())),
     }
 }
 
@@ -171,8 +192,7 @@ fn check_kind(call: &Call, value: &mut Value, (api_version, kind): &(String, Str
     let (_, expected_version) = crate::kinds::split_api_version(api_version);
     if call.resource.custom.is_some() && got_kind.is_empty() {
         return Err(Status::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): Object 'Kind' is missing in '{}'",
-            value
+            "the object provided is unrecognized (must be of type {kind}): Object 'Kind' is missing in '{value}' ({value})"
         )));
     }
     if !got_version.is_empty() && got_version != *api_version && call.resource.custom.is_some() {

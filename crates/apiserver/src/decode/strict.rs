@@ -11,13 +11,28 @@ pub fn duplicates(text: &[u8]) -> Vec<String> {
     let mut path = Vec::new();
     let mut reader = serde_json::Deserializer::from_slice(text);
     // A syntax error was reported when the body was parsed.
-    let _ = reader.deserialize_any(Walk { path: &mut path, found: &mut found });
+    let _ = reader.deserialize_any(Walk { path: &mut path, found: &mut found, all: None });
     found
+}
+
+/// Sorts problems with fields by where the fields stand in the text, as a decoder meets them.
+pub fn in_order(text: &[u8], problems: &mut [(String, String)]) {
+    if problems.len() < 2 {
+        return;
+    }
+    let (mut path, mut found, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let _ = reader.deserialize_any(Walk { path: &mut path, found: &mut found, all: Some(&mut all) });
+    let place: std::collections::HashMap<&str, usize> =
+        all.iter().enumerate().map(|(at, path)| (path.as_str(), at)).collect();
+    problems.sort_by_key(|(path, _)| place.get(path.as_str()).copied().unwrap_or(usize::MAX));
 }
 
 struct Walk<'a> {
     path: &'a mut Vec<String>,
     found: &'a mut Vec<String>,
+    /// Every field, when its order matters.
+    all: Option<&'a mut Vec<String>>,
 }
 
 impl<'de> serde::de::DeserializeSeed<'de> for Walk<'_> {
@@ -47,11 +62,12 @@ impl<'de> Visitor<'de> for Walk<'_> {
         Ok(())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
         let mut at = 0;
         loop {
             self.path.push(format!("[{at}]"));
-            let more = items.next_element_seed(Walk { path: self.path, found: self.found })?.is_some();
+            let all = self.all.as_deref_mut();
+            let more = items.next_element_seed(Walk { path: self.path, found: self.found, all })?.is_some();
             self.path.pop();
             if !more {
                 return Ok(());
@@ -60,14 +76,18 @@ impl<'de> Visitor<'de> for Walk<'_> {
         }
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+    fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<(), A::Error> {
         let mut seen = HashSet::new();
         while let Some(key) = fields.next_key::<String>()? {
             self.path.push(key.clone());
             if !seen.insert(key) {
                 self.found.push(shown(self.path));
             }
-            fields.next_value_seed(Walk { path: self.path, found: self.found })?;
+            let all = self.all.as_deref_mut();
+            fields.next_value_seed(Walk { path: self.path, found: self.found, all })?;
+            if let Some(all) = &mut self.all {
+                all.push(shown(self.path));
+            }
             self.path.pop();
         }
         Ok(())

@@ -4,6 +4,22 @@ use serde_json::{Value, json};
 
 use super::{child, child_of, each, fields, set, set_all};
 
+/// `stringData` is for writing only: it becomes `data`.
+pub(super) fn secret(value: &mut Value) {
+    use base64::Engine as _;
+    let fields = fields(value);
+    set(fields, "type", json!("Opaque"));
+    let Some(Value::Object(plain)) = fields.remove("stringData") else { return };
+    let data = child_of(fields, "data");
+    for (key, value) in plain {
+        let text = value.as_str().unwrap_or_default();
+        data.insert(key, base64::engine::general_purpose::STANDARD.encode(text).into());
+    }
+    if data.is_empty() {
+        fields.remove("data");
+    }
+}
+
 pub(super) fn claim(value: &mut Value) {
     set(fields(child(value, "spec")), "volumeMode", json!("Filesystem"));
     set(fields(child(value, "status")), "phase", json!("Pending"));

@@ -11,13 +11,15 @@ mod workload;
 
 use serde_json::{Map, Value, json};
 
+pub(crate) use workload::job_selector;
+
 use crate::kinds::Resource;
 use crate::object;
 
 /// Fills in what the writer left out, and leaves the object as Kubernetes would encode it.
 pub fn apply(resource: &Resource, value: &mut Value) {
-    if resource.custom.is_some() {
-        return;
+    if let Some(custom) = &resource.custom {
+        return crate::custom::fill_defaults(custom, value);
     }
     by_kind(resource, value);
     let kind = kube_schema::Schemas::kubernetes().kind_of(&resource.api_version(), &resource.kind);
@@ -47,7 +49,14 @@ fn by_kind(resource: &Resource, value: &mut Value) {
         "endpointslices.discovery.k8s.io" => network::endpoint_slice(value),
         "networkpolicies.networking.k8s.io" => network::network_policy(value),
         "horizontalpodautoscalers.autoscaling" => workload::autoscaler(&resource.version, value),
-        "secrets" => set(fields(value), "type", json!("Opaque")),
+        "namespaces" => {
+            let name = object::name(value).to_owned();
+            let labels = child_of(object::meta_mut(value), "labels");
+            if !name.is_empty() {
+                labels.insert("kubernetes.io/metadata.name".into(), name.into());
+            }
+        }
+        "secrets" => config::secret(value),
         "persistentvolumeclaims" => config::claim(value),
         "persistentvolumes" => config::volume(value),
         "storageclasses.storage.k8s.io" => config::storage_class(value),
@@ -59,7 +68,11 @@ fn by_kind(resource: &Resource, value: &mut Value) {
         "customresourcedefinitions.apiextensions.k8s.io" => config::definition(value),
         "apiservices.apiregistration.k8s.io" => config::api_service(value),
         "roles.rbac.authorization.k8s.io" | "clusterroles.rbac.authorization.k8s.io" => {
-            set(fields(value), "rules", Value::Null);
+            // An empty list does not survive the real server's storage.
+            let fields = fields(value);
+            if fields.get("rules").and_then(Value::as_array).is_none_or(Vec::is_empty) {
+                fields.insert("rules".into(), Value::Null);
+            }
         }
         "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io" => {
             policy::binding(value);

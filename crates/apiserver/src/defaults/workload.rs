@@ -72,6 +72,9 @@ pub(super) fn stateful_set(value: &mut Value) {
 }
 
 pub(super) fn daemon_set(value: &mut Value) {
+    // Left from the time before DaemonSets had revisions; the real server still counts it.
+    let annotations = child_of(crate::object::meta_mut(value), "annotations");
+    set(annotations, "deprecated.daemonset.template.generation", json!("1"));
     let spec = child(value, "spec");
     pod::template(child(spec, "template"));
     let spec = fields(spec);
@@ -85,11 +88,13 @@ pub(super) fn daemon_set(value: &mut Value) {
 }
 
 pub(super) fn job(value: &mut Value) {
-    let uid = crate::object::uid(value).to_owned();
-    let name = crate::object::name(value).to_owned();
+    let labels = value.pointer("/spec/template/metadata/labels").cloned();
+    let meta = crate::object::meta_mut(value);
+    if let (Some(labels), None) = (labels, meta.get("labels")) {
+        meta.insert("labels".into(), labels);
+    }
     let spec = child(value, "spec");
     pod::template(child(spec, "template"));
-    let manual = spec["manualSelector"] == json!(true);
     let policy = if spec["podFailurePolicy"].is_null() { "TerminatingOrFailed" } else { "Failed" };
     let per_index = !spec["backoffLimitPerIndex"].is_null();
     let fields = fields(spec);
@@ -107,24 +112,31 @@ pub(super) fn job(value: &mut Value) {
             ("podReplacementPolicy", json!(policy)),
         ],
     );
-    if manual || uid.is_empty() {
+}
+
+/// A job's pods are found by labels that only this job has.
+pub(crate) fn job_selector(value: &mut Value) {
+    let uid = crate::object::uid(value).to_owned();
+    let name = crate::object::name(value).to_owned();
+    let inherits = value.pointer("/metadata/labels") == value.pointer("/spec/template/metadata/labels");
+    let fields = fields(child(value, "spec"));
+    if fields.get("manualSelector") == Some(&json!(true)) || fields.contains_key("selector") {
         return;
     }
-    // A job's pods are found by labels that only this job has.
-    if fields.get("selector").is_none() {
-        fields.insert(
-            "selector".into(),
-            json!({ "matchLabels": { "batch.kubernetes.io/controller-uid": uid } }),
-        );
-        let labels = child_of(child_of(child_of(fields, "template"), "metadata"), "labels");
-        for (key, label) in [
-            ("controller-uid", &uid),
-            ("batch.kubernetes.io/controller-uid", &uid),
-            ("job-name", &name),
-            ("batch.kubernetes.io/job-name", &name),
-        ] {
-            labels.insert(key.into(), label.as_str().into());
-        }
+    fields.insert("selector".into(), json!({ "matchLabels": { "batch.kubernetes.io/controller-uid": uid } }));
+    let labels = child_of(child_of(child_of(fields, "template"), "metadata"), "labels");
+    for (key, label) in [
+        ("controller-uid", &uid),
+        ("batch.kubernetes.io/controller-uid", &uid),
+        ("job-name", &name),
+        ("batch.kubernetes.io/job-name", &name),
+    ] {
+        labels.insert(key.into(), label.as_str().into());
+    }
+    // A job without labels of its own shows its template's, these included.
+    let labels = labels.clone();
+    if inherits {
+        crate::object::set_meta(value, "labels", Some(Value::Object(labels)));
     }
 }
 

@@ -11,11 +11,29 @@ use kube_schema::Schemas;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{ALL_VERBS, Resource, Scope, Subresource, Verb, storage_name};
+use super::{Resource, Scope, Subresource, Verb, storage_name};
 use crate::object::{self, text};
+use crate::structural::{Rules, Structural};
+
+impl std::fmt::Debug for CustomKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CustomKind").field("crd", &self.crd).finish_non_exhaustive()
+    }
+}
+
+/// In the order discovery lists them for custom kinds, which is not the builtin kinds' order.
+const VERBS: [Verb; 8] = [
+    Verb::Delete,
+    Verb::DeleteCollection,
+    Verb::Get,
+    Verb::List,
+    Verb::Patch,
+    Verb::Create,
+    Verb::Update,
+    Verb::Watch,
+];
 
 /// What a CRD says about one version of its kind.
-#[derive(Debug)]
 pub struct CustomKind {
     /// Name of the CRD: `plural.group`.
     pub crd: String,
@@ -30,6 +48,10 @@ pub struct CustomKind {
     pub schema: Value,
     /// The same, for those who walk objects by it.
     pub schemas: Option<Schemas>,
+    pub structural: Option<Arc<Structural>>,
+    pub rules: Option<Rules>,
+    /// Tells whether the CRD still says the same.
+    pub source: u64,
     pub preserve_unknown_fields: bool,
     pub deprecation_warning: Option<String>,
 }
@@ -50,6 +72,16 @@ pub struct Column {
     pub description: String,
     pub priority: i64,
     pub json_path: String,
+}
+
+/// Everything of a CRD that decides how its kind is served.
+pub fn source(crd: &Value) -> u64 {
+    use std::hash::{Hash as _, Hasher as _};
+    let mut hasher = std::hash::DefaultHasher::new();
+    object::uid(crd).hash(&mut hasher);
+    crd["spec"].to_string().hash(&mut hasher);
+    crd["status"]["acceptedNames"].to_string().hash(&mut hasher);
+    hasher.finish()
 }
 
 /// One resource for each served version of an accepted CRD.
@@ -84,7 +116,7 @@ fn resource(crd: &Value, version: &Value, storage_version: Arc<str>) -> Resource
             list => list.into(),
         },
         scope: if text(crd, "/spec/scope") == "Cluster" { Scope::Cluster } else { Scope::Namespaced },
-        verbs: ALL_VERBS.to_vec(),
+        verbs: VERBS.to_vec(),
         short_names: strings(&names["shortNames"]),
         categories: strings(&names["categories"]),
         storage_version_hash: storage_hash(group, &storage_version, kind),
@@ -101,6 +133,9 @@ fn custom_kind(crd: &Value, version: &Value, storage_version: Arc<str>) -> Custo
         label_selector: scale["labelSelectorPath"].as_str().map(str::to_owned),
     });
     let columns = version["additionalPrinterColumns"].as_array();
+    let structural =
+        version.pointer("/schema/openAPIV3Schema").and_then(|schema| Structural::parse(schema).ok());
+    let structural = structural.map(Arc::new);
     let selectable = version["selectableFields"].as_array();
     CustomKind {
         crd: object::name(crd).to_owned(),
@@ -118,6 +153,9 @@ fn custom_kind(crd: &Value, version: &Value, storage_version: Arc<str>) -> Custo
         schemas: version
             .pointer("/schema/openAPIV3Schema")
             .and_then(|schema| Schemas::from_schema(schema).ok()),
+        rules: structural.clone().map(Rules::new),
+        structural,
+        source: source(crd),
         preserve_unknown_fields: crd["spec"]["preserveUnknownFields"] == true,
         deprecation_warning: (version["deprecated"] == true).then(|| deprecation(crd, version)),
     }

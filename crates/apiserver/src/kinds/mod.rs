@@ -223,6 +223,10 @@ impl Registry {
         self.by_storage.values()
     }
 
+    pub fn all_versions(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.groups.iter().flat_map(|group| &group.versions).flat_map(|version| version.resources.values())
+    }
+
     pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<Resource>> {
         let (group, version) = split_api_version(api_version);
         self.version(group, version)?.resources.values().find(|resource| &*resource.kind == kind)

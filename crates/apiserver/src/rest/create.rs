@@ -15,27 +15,33 @@ const NAME_BASE: usize = 58;
 
 /// Creates `object` (already decoded and of the right kind).
 pub async fn create(call: &Call, mut object: Value) -> Result<Written, Status> {
-    prepare(call, &mut object)?;
+    address(call, &mut object)?;
+    object::set_meta(&mut object, "managedFields", None);
+    defaults::apply(&call.resource, &mut object);
+    // Who owns what is settled before the cluster adds its part, as in the real server.
     ownership::after_write(call, None, &mut object);
+    prepare(call, &mut object)?;
     store(call, object).await
 }
 
 /// Creates an object whose managedFields are already right (server-side apply).
 pub async fn create_applied(call: &Call, mut object: Value) -> Result<Written, Status> {
-    let managed = object::meta(&object).get("managedFields").cloned();
+    address(call, &mut object)?;
+    defaults::apply(&call.resource, &mut object);
     prepare(call, &mut object)?;
-    object::set_meta(&mut object, "managedFields", managed);
     store(call, object).await
 }
 
-fn prepare(call: &Call, object: &mut Value) -> Result<(), Status> {
+fn address(call: &Call, object: &mut Value) -> Result<(), Status> {
     if !object::meta_str(object, "resourceVersion").is_empty() {
         return Err(Status::unexpected("resourceVersion should not be set on objects to be created"));
     }
     place(call, object)?;
-    admission::namespace_is_open(call, object)?;
+    admission::namespace_is_open(call, object)
+}
+
+fn prepare(call: &Call, object: &mut Value) -> Result<(), Status> {
     server_fields(call, object);
-    defaults::apply(&call.resource, object);
     admission::mutate(call, None, object)?;
     validate::create(call, object)?;
     admission::validate(call, None, object)
@@ -84,9 +90,7 @@ pub fn generate_name(base: &str) -> String {
 fn server_fields(call: &Call, object: &mut Value) {
     let strategy = strategy::of(&call.resource);
     let meta = object::meta_mut(object);
-    for field in
-        ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields", "generation"]
-    {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
         meta.remove(field);
     }
     meta.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
@@ -98,6 +102,10 @@ fn server_fields(call: &Call, object: &mut Value) {
         && let Some(fields) = object.as_object_mut()
     {
         fields.remove("status");
+    }
+    // Kinds whose empty status is a structure show it even so.
+    if call.resource.custom.is_none() {
+        defaults::apply(&call.resource, object);
     }
 }
 

@@ -129,6 +129,10 @@ async fn attempt(call: &Call, options: &DeleteOptions, stored: &Arc<Stored>) -> 
     if !dry_run {
         let last = call.server.store.delete(&call.resource.storage, &stored.key, stored.revision).await?;
         call.server.removed(&call.resource, &last);
+        if &*call.resource.storage == "pods" {
+            // Pods are deleted in two steps even when there is nothing to wait for, and the first one shows.
+            return Ok(Written::Imagined { object: marked, created: false });
+        }
         if strategy::of(&call.resource).returns_deleted {
             return Ok(Written::Imagined { object: finish::shown(&call.resource, &last), created: false });
         }
@@ -273,8 +277,11 @@ pub async fn delete_collection(
         }
         items.push(finish::shown(&call.resource, &stored));
     }
+    let mut meta = json!({ "resourceVersion": revision.to_string() });
+    if call.resource.custom.is_some() {
+        meta["continue"] = "".into();
+    }
     Ok(json!({
-        "kind": &*call.resource.list_kind, "apiVersion": call.resource.api_version(),
-        "metadata": { "resourceVersion": revision.to_string() }, "items": items,
+        "kind": &*call.resource.list_kind, "apiVersion": call.resource.api_version(), "metadata": meta, "items": items,
     }))
 }

@@ -77,8 +77,9 @@ fn patch_object(body: &[u8]) -> Result<Value, Status> {
 }
 
 fn parse(body: &[u8]) -> Result<Value, Status> {
-    serde_json::from_slice(body)
-        .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))
+    serde_json::from_slice(body).map_err(|error| {
+        Status::bad_request(format!("error decoding patch: {}", crate::decode::go_error(body, &error)))
+    })
 }
 
 fn go_type(value: &Value) -> &'static str {
@@ -99,9 +100,8 @@ fn strategic(old: &Value, patch: &Value) -> Result<Value, Status> {
         json_patch::merge(&mut new, patch);
         return Ok(new);
     };
-    kube_schema::strategic_merge::merge(old, patch, schema).map_err(|error| {
-        Status::new(http::StatusCode::UNPROCESSABLE_ENTITY, "Invalid", error.to_string()).with_empty_details()
-    })
+    kube_schema::strategic_merge::merge(old, patch, schema)
+        .map_err(|error| Status::unexpected(error.to_string()))
 }
 
 /// Server-side apply: creates the object when it is not there.

@@ -174,8 +174,8 @@ impl Continue {
         let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD
             .decode(token.trim_end_matches('='))
             .map_err(|_| bad("illegal base64 data"))?;
-        let value: Value = serde_json::from_slice(&bytes)
-            .map_err(|_| bad("invalid character looking for beginning of value"))?;
+        let value: Value =
+            serde_json::from_slice(&bytes).map_err(|error| bad(&crate::decode::go_error(&bytes, &error)))?;
         if value["v"] != "meta.k8s.io/v1" {
             return Err(bad(&format!("server does not recognize this encoded version {}", value["v"])));
         }
@@ -197,8 +197,12 @@ pub struct Page {
 }
 
 impl Page {
-    pub fn list_meta(&self) -> Value {
+    /// Lists of custom kinds show an empty `continue`, those of builtin kinds none.
+    pub fn list_meta(&self, custom: bool) -> Value {
         let mut meta = json!({ "resourceVersion": self.revision.to_string() });
+        if custom {
+            meta["continue"] = "".into();
+        }
         if let Some(next) = &self.next {
             meta["continue"] = next.as_str().into();
         }

@@ -10,7 +10,18 @@ use crate::status::{Cause, Status};
 
 pub fn get(call: &Call) -> Result<Value, Status> {
     let stored = call.stored()?;
-    Ok(scale_of(call, &finish::shown(&call.resource, &stored)))
+    let object = finish::shown(&call.resource, &stored);
+    has_replicas(call, &object)?;
+    Ok(scale_of(call, &object))
+}
+
+/// A custom object that says nothing of replicas has no scale.
+fn has_replicas(call: &Call, object: &Value) -> Result<(), Status> {
+    let path = paths(call).spec_replicas;
+    if call.resource.custom.is_some() && object.pointer(&pointer(&path)).is_none() {
+        return Err(Status::internal(format!("the spec replicas field \"{path}\" does not exist")));
+    }
+    Ok(())
 }
 
 /// Replaces the scale; `edit` makes the wanted scale from the current one.

@@ -93,7 +93,12 @@ pub fn check_address(call: &Call, new: &Value) -> Result<(), Status> {
 fn pinned_revision(call: &Call, new: &Value, stored: &Stored) -> Result<bool, Status> {
     let uid = object::uid(new);
     if !uid.is_empty() && *uid != *stored.uid {
-        let key = format!("/registry/{}/{}", call.resource.plural, stored.key);
+        let folder = match (&call.resource.custom, &*call.resource.plural) {
+            (Some(_), plural) => format!("{}/{plural}", call.resource.group),
+            (None, "services") => "services/specs".to_owned(),
+            (None, plural) => plural.to_owned(),
+        };
+        let key = format!("/registry/{folder}/{}", stored.key);
         return Err(Status::conflict(
             call.about(),
             &format!(
@@ -111,7 +116,7 @@ fn pinned_revision(call: &Call, new: &Value, stored: &Stored) -> Result<bool, St
                 "metadata.resourceVersion",
                 "Invalid value: 0: must be specified for an update",
             );
-            Err(call.invalid(&call.name, &[cause]))
+            Err(Status::invalid(call.about(), &[cause]))
         }
         text => {
             let asked: u64 = text.parse().map_err(|_| {
@@ -126,6 +131,11 @@ fn pinned_revision(call: &Call, new: &Value, stored: &Stored) -> Result<bool, St
 /// The object to write, or `None` when nothing changes.
 fn prepare(call: &Call, managers: Managers, old: &Value, mut new: Value) -> Result<Option<Value>, Status> {
     keep_server_fields(call, old, &mut new);
+    defaults::apply(&call.resource, &mut new);
+    // Who owns what is settled before the cluster adds its part, as in the real server.
+    if managers == Managers::Update {
+        ownership::after_write(call, Some(old), &mut new);
+    }
     let strategy = strategy::of(&call.resource);
     match call.subresource.as_str() {
         "" if strategy.status => copy_field(old, &mut new, "status"),
@@ -133,7 +143,6 @@ fn prepare(call: &Call, managers: Managers, old: &Value, mut new: Value) -> Resu
         "finalize" => new = with_finalizers(old, &new),
         _ => {}
     }
-    defaults::apply(&call.resource, &mut new);
     admission::mutate(call, Some(old), &mut new)?;
     validate::update(call, old, &new)?;
     admission::validate(call, Some(old), &new)?;
@@ -143,9 +152,6 @@ fn prepare(call: &Call, managers: Managers, old: &Value, mut new: Value) -> Resu
     {
         let generation = object::integer(old, "/metadata/generation").unwrap_or(0) + 1;
         object::set_meta(&mut new, "generation", Some(generation.into()));
-    }
-    if managers == Managers::Update {
-        ownership::after_write(call, Some(old), &mut new);
     }
     let same = ownership::same_but_for_times(old, &new);
     Ok((!same).then_some(new))

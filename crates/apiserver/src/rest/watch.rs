@@ -19,6 +19,8 @@ use crate::status::Status;
 use crate::storage::{Change, ChangeKind, RevisionError, Stored, Subscription, WatchScope, event_line};
 
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// How long before its end a watch sends its last bookmark.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// A watch without a timeout is closed after this long, up to twice as long.
 const DEFAULT_TIMEOUT: u64 = 1800;
 
@@ -100,7 +102,8 @@ fn run(
         last_sent: subscription.revision,
         deadline,
         // One bookmark before the end, so that a reconnect starts from fresh ground.
-        next_bookmark: (now + BOOKMARK_EVERY).min(deadline - Duration::from_secs(timeout.min(2))),
+        next_bookmark: (now + BOOKMARK_EVERY)
+            .min(deadline.checked_sub(LAST_BOOKMARK).filter(|at| *at > now).unwrap_or(deadline)),
         call,
         options,
         shape,
@@ -205,13 +208,13 @@ impl Watch {
     }
 
     fn bookmark_line(&self, revision: u64, annotations: Value) -> Bytes {
-        let mut meta = json!({ "resourceVersion": revision.to_string(), "creationTimestamp": null });
+        let mut meta = json!({ "resourceVersion": revision.to_string() });
         if !annotations.is_null() {
             meta["annotations"] = annotations;
         }
-        let object = json!({
-            "kind": &*self.call.resource.kind, "apiVersion": self.call.resource.api_version(), "metadata": meta,
-        });
+        // A builtin kind shows the empty structure around it.
+        let mut object = crate::ownership::nothing(&self.call);
+        object["metadata"] = meta;
         event_line("BOOKMARK", (self.bookmark)(object).to_string().as_bytes())
     }
 }

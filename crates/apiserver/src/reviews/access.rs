@@ -18,15 +18,16 @@ pub(super) fn others(call: &Call, review: Value, namespace: Option<&str>) -> Res
     check(call, &review)?;
     let spec = &review["spec"];
     if text(spec, "/user").is_empty() && spec["groups"].as_array().is_none_or(Vec::is_empty) {
-        let cause = Cause::required("spec.user", "at least one of user or group must be specified");
-        return Err(call.invalid("", &[cause]));
+        let cause =
+            Cause::invalid("spec.user", &Value::from(""), "at least one of user or group must be specified");
+        return Err(unnamed(call, cause));
     }
     if let Some(namespace) = namespace
         && text(spec, "/resourceAttributes/namespace") != namespace
     {
         let asked = Value::from(text(spec, "/resourceAttributes/namespace"));
         let detail = "must match metadata.namespace";
-        return Err(call.invalid("", &[Cause::invalid("spec.resourceAttributes.namespace", &asked, detail)]));
+        return Err(unnamed(call, Cause::invalid("spec.resourceAttributes.namespace", &asked, detail)));
     }
     let user = User {
         name: text(spec, "/user").to_owned(),
@@ -43,12 +44,17 @@ pub(super) fn others(call: &Call, review: Value, namespace: Option<&str>) -> Res
     Ok(decided(call, review, &user))
 }
 
+/// Reviews are refused without naming their kind.
+fn unnamed(call: &Call, cause: Cause) -> Status {
+    Status::invalid(crate::status::About { group: &call.resource.group, kind: "", name: "" }, &[cause])
+}
+
 fn check(call: &Call, review: &Value) -> Result<(), Status> {
     let spec = &review["spec"];
     let (resource, path) = (!spec["resourceAttributes"].is_null(), !spec["nonResourceAttributes"].is_null());
     let invalid = |detail: &str| {
         let cause = Cause::invalid("spec.resourceAttributes", &Value::Null, detail);
-        Err(call.invalid("", &[cause]))
+        Err(unnamed(call, cause))
     };
     match (resource, path) {
         (true, true) => invalid("cannot be specified in combination with nonResourceAttributes"),

@@ -44,7 +44,7 @@ pub(super) fn token_review(call: &Call, mut review: Value) -> Value {
             let audiences = if audiences.is_empty() { vec![ISSUER.to_owned()] } else { audiences };
             json!({ "authenticated": true, "user": user_info(&user), "audiences": audiences })
         }
-        None => json!({ "user": {}, "error": "[invalid bearer token, unknown]" }),
+        None => json!({ "user": {}, "error": "invalid bearer token" }),
     };
     review
 }

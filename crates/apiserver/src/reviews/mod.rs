@@ -41,7 +41,10 @@ fn review(
     incoming: &Incoming,
     answer: impl FnOnce(&Call, Value) -> Result<Value, Status>,
 ) -> Result<Answer, Status> {
-    let body = crate::decode::body(call, BodyType::read(&incoming.headers)?, &incoming.body)?;
+    let mut body = crate::decode::body(call, BodyType::read(&incoming.headers)?, &incoming.body)?;
+    if call.subresource.is_empty() {
+        crate::ownership::after_write(call, None, &mut body);
+    }
     let answer = answer(call, body)?;
     Ok(Answer::value(StatusCode::CREATED, &answer, Accept::read(&incoming.headers)?))
 }

@@ -451,7 +451,7 @@ fn cron_job(object: &Value, now: Timestamp) -> Value {
         object::name(object),
         text(object, "/spec/schedule"),
         or_none(text(object, "/spec/timeZone")),
-        object["spec"]["suspend"] == true,
+        if object["spec"]["suspend"] == true { "True" } else { "False" },
         count(&object["status"]["active"]),
         last,
         age::of_object(object, now),
@@ -529,6 +529,11 @@ fn autoscaler(object: &Value, now: Timestamp) -> Value {
             }
         })
         .collect();
+    // autoscaling/v1 names its one target elsewhere.
+    let mut targets = targets;
+    if let Some(percent) = integer(object, "/spec/targetCPUUtilizationPercentage") {
+        targets.push(format!("cpu: <unknown>/{percent}%"));
+    }
     let minimum =
         integer(object, "/spec/minReplicas").map_or("<unset>".to_owned(), |minimum| minimum.to_string());
     json!([
