@@ -147,7 +147,7 @@ impl<'a> Folder<'a> {
         let mut list = list.into_list();
         if let Some(origin) = &self.origin {
             for resource in &mut list {
-                resource.origin = Some(origin.append(path));
+                resource.origin = Some(Box::new(origin.append(path)));
             }
         }
         for resource in list {
@@ -242,7 +242,7 @@ impl<'a> Folder<'a> {
             match plugin.generate(&mut space.tree, &self.loader) {
                 Ok(mut made) => {
                     for resource in &mut made {
-                        resource.origin = resource.origin.take().or_else(|| origin.clone());
+                        resource.origin = resource.origin.take().or_else(|| origin.clone().map(Box::new));
                     }
                     let shown = if origin.is_some() { "&{0x0 0x0}" } else { "&{0x0 <nil>}" };
                     let absorbed = gathered.resources.absorb(space, made);
@@ -275,7 +275,7 @@ impl<'a> Folder<'a> {
                 continue;
             };
             for mut resource in inline.into_list() {
-                resource.origin = self.origin.as_ref().map(|origin| origin.append(self.file_name));
+                resource.origin = self.origin.as_ref().map(|origin| Box::new(origin.append(self.file_name)));
                 gathered.resources.append(space, resource).context(|| what.to_owned())?;
             }
         }
@@ -388,7 +388,7 @@ fn kustomization_file<'a>(loader: &Loader<'a>) -> Result<(&'static str, Cow<'a, 
 fn add_transformation(resources: &mut Resources, origin: &Origin) {
     for resource in resources.list_mut() {
         match resource.origin {
-            None => resource.origin = Some(origin.clone()),
+            None => resource.origin = Some(Box::new(origin.clone())),
             Some(_) => resource.transformations.push(origin.clone()),
         }
     }

@@ -161,6 +161,14 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// An error about a Secret, without the contents that kustomize would quote.
+pub(crate) fn without_contents(text: &str) -> String {
+    match text.split_once("node contents:\n") {
+        Some((before, _)) => format!("{before}node contents are not shown, since they are a Secret's"),
+        None => text.to_owned(),
+    }
+}
+
 /// Adds a place to the error of a result.
 pub(crate) trait Context<T> {
     fn context(self, context: impl FnOnce() -> String) -> Result<T, Error>;

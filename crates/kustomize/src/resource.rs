@@ -17,7 +17,8 @@ pub(crate) struct Resource {
     pub memory: Memory,
     /// Variables whose value comes from this resource.
     pub var_names: Vec<String>,
-    pub origin: Option<Origin>,
+    /// Boxed, since hardly any build asks for it.
+    pub origin: Option<Box<Origin>>,
     pub transformations: Vec<Origin>,
 }
 

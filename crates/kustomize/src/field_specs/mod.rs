@@ -110,7 +110,7 @@ fn read_strict<T: FromGo>(content: &[u8]) -> Result<T, Error> {
     let config = |text: String| Error::new(Class::Config, text);
     let json = crate::yaml_text::to_json_strict(content)
         .map_err(|error| config(format!("error converting YAML to JSON: {error}")))?;
-    Decoder::strict(&json)
+    Decoder::strict_fields(&json)
         .map_err(|error| config(format!("error unmarshaling JSON: while decoding JSON: {error}")))
 }
 

@@ -97,6 +97,11 @@ impl<'a> Visitor<'a> {
     ) -> Result<(), VisitError> {
         self.walk(tree, object, &self.path, set).map_err(|error| {
             let id = crate::resource::plain_id(tree, object);
+            let error = if id.gvk.kind == "Secret" {
+                VisitError { text: crate::error::without_contents(&error.text), ..error }
+            } else {
+                error
+            };
             error.context(&format!("considering field '{}' of object {id}", self.spec.path))
         })
     }

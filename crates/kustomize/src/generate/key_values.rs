@@ -12,6 +12,8 @@ pub(crate) struct Sources<'a> {
     pub literals: &'a [String],
     pub files: &'a [String],
     pub envs: &'a [String],
+    /// Values are not shown in errors.
+    pub secret: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,13 +31,17 @@ impl Sources<'_> {
         for path in self.envs {
             let place = |error: Error| error.context(format!("env source files: {}", list(self.envs)));
             let content = loader.load(path).map_err(place)?;
-            all.extend(from_lines(&content).map_err(place)?);
+            all.extend(from_lines(&content, self.secret).map_err(place)?);
         }
         for literal in self.literals {
-            all.push(
-                from_literal(literal)
-                    .map_err(|error| error.context(format!("literal sources {}", list(self.literals))))?,
-            );
+            let shown = |literal: &String| if self.secret { hidden(literal) } else { literal.clone() };
+            let parsed = from_literal(literal).ok_or_else(|| {
+                invalid(format!("invalid literal source {}, expected key=value", shown(literal)))
+            });
+            all.push(parsed.map_err(|error| {
+                let all: Vec<String> = self.literals.iter().map(shown).collect();
+                error.context(format!("literal sources {}", list(&all)))
+            })?);
         }
         for source in self.files {
             all.push(
@@ -52,13 +58,14 @@ fn invalid(text: String) -> Error {
 }
 
 /// `key=value`; one pair of quotes around the value is dropped.
-fn from_literal(source: &str) -> Result<KeyValue, Error> {
-    match source.split_once('=') {
-        Some((key, value)) if !key.is_empty() => {
-            Ok(KeyValue { key: key.to_owned(), value: unquoted(value).as_bytes().to_vec() })
-        }
-        _ => Err(invalid(format!("invalid literal source {source}, expected key=value"))),
-    }
+fn from_literal(source: &str) -> Option<KeyValue> {
+    let (key, value) = source.split_once('=').filter(|(key, _)| !key.is_empty())?;
+    Some(KeyValue { key: key.to_owned(), value: unquoted(value).as_bytes().to_vec() })
+}
+
+/// A literal without its value.
+fn hidden(literal: &str) -> String {
+    literal.split_once('=').map_or_else(|| "***".to_owned(), |(key, _)| format!("{key}=***"))
 }
 
 fn unquoted(text: &str) -> &str {
@@ -107,7 +114,7 @@ fn base_name(path: &str) -> &str {
     if trimmed.is_empty() { "/" } else { trimmed.rsplit('/').next().unwrap_or(trimmed) }
 }
 
-fn from_lines(content: &[u8]) -> Result<Vec<KeyValue>, Error> {
+fn from_lines(content: &[u8], secret: bool) -> Result<Vec<KeyValue>, Error> {
     let mut all = Vec::new();
     let mut lines: Vec<&[u8]> = content.split(|byte| *byte == b'\n').collect();
     if lines.last().is_some_and(|last| last.is_empty()) {
@@ -120,6 +127,7 @@ fn from_lines(content: &[u8]) -> Result<Vec<KeyValue>, Error> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let text = match std::str::from_utf8(line) {
             Ok(text) => text,
+            Err(_) if secret => return Err(invalid(format!("line {} has invalid utf8 bytes", number + 1))),
             Err(_) => {
                 let numbers: Vec<String> = line.iter().map(u8::to_string).collect();
                 let shown: Cow<'_, str> = String::from_utf8_lossy(line);
@@ -145,7 +153,7 @@ mod tests {
     use super::*;
 
     fn pairs(text: &str) -> Vec<(String, String)> {
-        let all = from_lines(text.as_bytes()).unwrap();
+        let all = from_lines(text.as_bytes(), false).unwrap();
         all.into_iter().map(|pair| (pair.key, String::from_utf8(pair.value).unwrap())).collect()
     }
 
@@ -162,8 +170,8 @@ mod tests {
     fn literals_lose_one_pair_of_quotes() {
         assert_eq!(from_literal("a='b=c'").unwrap().value, b"b=c");
         assert_eq!(from_literal("a=\"").unwrap().value, b"\"");
-        assert!(from_literal("=b").is_err());
-        assert!(from_literal("b").is_err());
+        assert_eq!(from_literal("=b"), None);
+        assert_eq!(from_literal("b"), None);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(crate) fn config_map(
     args: &ConfigMapArgs,
 ) -> Result<Resource, Error> {
     let root = base(tree, "ConfigMap", &args.name, &args.namespace)?;
-    let sources = Sources { literals: &args.literals, files: &args.files, envs: &args.envs };
+    let sources = Sources { literals: &args.literals, files: &args.files, envs: &args.envs, secret: false };
     for entry in validated(loader, &args.name, &sources)? {
         let (field, text) = match String::from_utf8(entry.value) {
             Ok(text) => ("data", text),
@@ -38,7 +38,7 @@ pub(crate) fn secret(tree: &mut Tree, loader: &Loader<'_>, args: &SecretArgs) ->
     let root = base(tree, "Secret", &args.name, &args.namespace)?;
     let kind = tree.string(if args.kind.is_empty() { "Opaque" } else { &args.kind });
     set(tree, root, "type", kind)?;
-    let sources = Sources { literals: &args.literals, files: &args.files, envs: &args.envs };
+    let sources = Sources { literals: &args.literals, files: &args.files, envs: &args.envs, secret: true };
     let entries = validated(loader, &args.name, &sources)?;
     let data = tree.empty(Kind::Map);
     set(tree, root, "data", data)?;

@@ -18,6 +18,9 @@ pub(crate) trait FromGo: Default {
 #[derive(Default)]
 pub(crate) struct Decoder {
     strict: bool,
+    /// sigs.k8s.io/yaml turns a number or boolean into text where text is wanted. kustomization files do not
+    /// pass through that.
+    numbers_as_text: bool,
     error: Option<String>,
     struct_name: &'static str,
     path: Vec<&'static str>,
@@ -29,9 +32,14 @@ impl Decoder {
         Self { strict: true, ..Self::default() }.run(value)
     }
 
-    /// Unknown fields are ignored, as in plugin configuration.
+    /// Unknown fields are an error, but numbers may stand for text, as in the files of `configurations`.
+    pub(crate) fn strict_fields<T: FromGo>(value: &Value) -> Result<T, String> {
+        Self { strict: true, numbers_as_text: true, ..Self::default() }.run(value)
+    }
+
+    /// Unknown fields are ignored and numbers may stand for text, as in plugin configuration.
     pub(crate) fn lenient<T: FromGo>(value: &Value) -> Result<T, String> {
-        Self::default().run(value)
+        Self { numbers_as_text: true, ..Self::default() }.run(value)
     }
 
     fn run<T: FromGo>(mut self, value: &Value) -> Result<T, String> {
@@ -92,7 +100,11 @@ impl Decoder {
     /// Reads one field of the struct at hand; `path` is its place, with the embedded Go structs on the way.
     pub(crate) fn field<T: FromGo>(&mut self, path: &'static str, slot: &mut T, value: &Value) {
         self.path.push(path);
+        // sigs.k8s.io/yaml loses sight of the type behind a struct that Go embeds.
+        let outer = self.numbers_as_text;
+        self.numbers_as_text &= !path.contains('.');
         slot.read(value, self);
+        self.numbers_as_text = outer;
         self.path.pop();
     }
 }
@@ -106,8 +118,19 @@ impl FromGo for String {
         match value {
             Value::Null => {}
             Value::String(text) => text.clone_into(self),
+            Value::Bool(flag) if decoder.numbers_as_text => *self = flag.to_string(),
+            Value::Number(number) if decoder.numbers_as_text => *self = number_text(number),
             other => decoder.mismatch(other, "string"),
         }
+    }
+}
+
+/// The text of a number after it went through JSON and YAML: a float without a fraction is an integer by then.
+fn number_text(number: &serde_json::Number) -> String {
+    let Some(float) = number.as_f64().filter(|_| number.is_f64()) else { return number.to_string() };
+    match yaml::json_float(float) {
+        Some(text) if text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok() => text,
+        _ => yaml::format_float_g(float),
     }
 }
 
@@ -291,6 +314,16 @@ mod tests {
     fn unknown_fields_fail_only_when_strict() {
         assert!(Decoder::lenient::<Outer>(&json!({"x": 1})).is_ok());
         assert_eq!(Decoder::strict::<Outer>(&json!({"x": 1})).unwrap_err(), r#"json: unknown field "x""#);
+    }
+
+    #[test]
+    fn numbers_stand_for_text_only_when_lenient() {
+        let embedded = json!({"inner": [{"literals": [1]}]});
+        assert!(Decoder::lenient::<Outer>(&embedded).is_err());
+        let value = json!({"inner": [{"name": 2.5}, {"name": true}]});
+        let outer: Outer = Decoder::lenient(&value).unwrap();
+        assert_eq!([&*outer.inner[0].name, &*outer.inner[1].name], ["2.5", "true"]);
+        assert!(Decoder::strict::<Outer>(&value).is_err());
     }
 
     #[test]

@@ -225,7 +225,7 @@ fn patch_json(patch: &Patch) -> Value {
     });
     object([
         ("path", text(&patch.path)),
-        ("patch", text(&patch.patch)),
+        ("patch", text(if patch_config::is_about_secret(&patch.patch) { "***" } else { &patch.patch })),
         ("target", patch.target.as_ref().map(selector_json)),
         ("options", options),
     ])

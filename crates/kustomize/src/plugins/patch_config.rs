@@ -39,9 +39,7 @@ impl PatchConfig<'_> {
             (false, false) => {
                 return Err(config(format!("patch and path can't be set at the same time\n{}", shown())));
             }
-            (false, true) => {
-                (inline.as_bytes().into(), format!("[patch: {}]", crate::go_text::quote(inline)))
-            }
+            (false, true) => (inline.as_bytes().into(), shown_inline(inline)),
             (true, false) => {
                 let content = loader.load(self.path).map_err(|error| {
                     error.context(format!("failed to get the patch file from path({})", self.path))
@@ -68,6 +66,19 @@ impl PatchConfig<'_> {
         };
         Ok(Transformer::Patch(Patch { content, target: self.target.cloned(), source }))
     }
+}
+
+/// Whether a patch may hold what must not be shown.
+pub(super) fn is_about_secret(text: &str) -> bool {
+    text.contains("Secret") || text.contains("stringData")
+}
+
+/// The text of a patch, unless it is about a Secret.
+fn shown_inline(text: &str) -> String {
+    if is_about_secret(text) {
+        return "[patch: not shown, since it is about a Secret]".to_owned();
+    }
+    format!("[patch: {}]", crate::go_text::quote(text))
 }
 
 /// `patchesStrategicMerge`, or a `PatchStrategicMergeTransformer`: each path may be the patch itself.

@@ -1,6 +1,6 @@
 //! Patches: strategic merge and JSON, applied to the resources they are for.
 
-use crate::error::{Class, Context as _, Error};
+use crate::error::{Class, Context as _, Error, without_contents};
 use crate::go_text::quote;
 use crate::kustomization::Selector;
 use crate::merge::{self, MergeOptions};
@@ -143,7 +143,13 @@ fn merge_into(
         resource.store_previous_id(&space.tree, &space.schemas)?;
     }
     let forgets = wipes_annotations(&space.tree, patch_root);
-    let merged = merge::merge(&mut space.tree, &space.schemas, root, patch_root, MergeOptions::BUILD)?;
+    let merged = merge::merge(&mut space.tree, &space.schemas, root, patch_root, MergeOptions::BUILD);
+    let merged = match merged {
+        Err(error) if kind == "Secret" => {
+            return Err(Error::new(error.class(), without_contents(&error.to_string())));
+        }
+        merged => merged?,
+    };
     if merged.is_none() || space.tree.is_null_or_empty(root) {
         resource.root = None;
         resources.forget_ids();

@@ -47,7 +47,8 @@ fn source_value(tree: &mut Tree, resources: &Resources, replacement: &Replacemen
     let Some(node) = found.filter(|node| !tree.is_null_or_empty(*node)) else {
         return Err(format!("fieldPath `{path}` is missing for replacement source {}", source.id()));
     };
-    refine(tree, node, source.options.as_ref())
+    let is_secret = tree.get(root, "kind").is_some_and(|kind| tree.text(kind) == "Secret");
+    refine(tree, node, source.options.as_ref(), is_secret)
 }
 
 /// The one object that the source selects by any id it has or had.
@@ -84,7 +85,12 @@ fn source_text(source: &SourceSelector) -> String {
 }
 
 /// One part of the value, when a delimiter says so.
-fn refine(tree: &mut Tree, node: NodeId, options: Option<&FieldOptions>) -> Result<NodeId, String> {
+fn refine(
+    tree: &mut Tree,
+    node: NodeId,
+    options: Option<&FieldOptions>,
+    is_secret: bool,
+) -> Result<NodeId, String> {
     let Some(options) = options.filter(|options| !options.delimiter.is_empty()) else { return Ok(node) };
     if tree.kind(node) != Kind::Scalar {
         return Err("delimiter option can only be used with scalar nodes".to_owned());
@@ -92,7 +98,8 @@ fn refine(tree: &mut Tree, node: NodeId, options: Option<&FieldOptions>) -> Resu
     let text = tree.text(node).to_owned();
     let part = usize::try_from(options.index.0).ok().and_then(|at| text.split(&options.delimiter).nth(at));
     let Some(part) = part else {
-        return Err(format!("options.index {} is out of bounds for value {text}", options.index.0));
+        let shown = if is_secret { "***" } else { &text };
+        return Err(format!("options.index {} is out of bounds for value {shown}", options.index.0));
     };
     let copy = tree.deep_copy(node);
     tree.set_text(copy, part);
@@ -125,7 +132,9 @@ fn write_target(
         if rejected(tree, resource, &ids, &rejects)? || !ids.iter().any(|id| selector.id.accepts_id(id)) {
             continue;
         }
-        copy_value(&mut space.tree, root, value, target).map_err(failed)?;
+        let is_secret = resource.kind(&space.tree) == "Secret";
+        copy_value(&mut space.tree, root, value, target)
+            .map_err(|text| failed(if is_secret { crate::error::without_contents(&text) } else { text }))?;
     }
     Ok(())
 }
@@ -177,6 +186,7 @@ fn set_field(
     options: Option<&FieldOptions>,
 ) -> Result<(), String> {
     let value = tree.deep_copy(value);
+    let mut text = tree.owned_text(value);
     if let Some(options) = options.filter(|options| !options.delimiter.is_empty()) {
         if tree.kind(field) != Kind::Scalar {
             return Err("delimiter option can only be used with scalar nodes".to_owned());
@@ -188,11 +198,11 @@ fn set_field(
             Ok(at) if at >= parts.len() => parts.push(part),
             Ok(at) => parts[at] = part,
         }
-        tree.set_text(value, parts.join(&options.delimiter));
+        // Also the text of a list or map, which otherwise has none.
+        text = parts.join(&options.delimiter).into();
     }
     if tree.kind(field) == Kind::Scalar {
         // Only the text changes: what the field was read as, number or string, it stays.
-        let text = tree.owned_text(value);
         tree.set_text(field, text);
     } else {
         tree.assign(field, value);

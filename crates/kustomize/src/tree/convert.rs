@@ -203,7 +203,7 @@ impl Tree {
         options.limits = limits(text.len());
         match yaml::parse_one(text.as_bytes(), &options).map_err(|error| error.to_string())? {
             Some(document) => Ok((self.take(document.root)?, document.comments)),
-            None => Ok((self.scalar("", Tag::Null, ScalarStyle::Plain), yaml::Comments::default())),
+            None => Err("wrong node kind: expected MappingNode but got : node contents:\nnull\n".to_owned()),
         }
     }
 

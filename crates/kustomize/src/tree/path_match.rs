@@ -41,6 +41,14 @@ impl PathMatch {
     }
 
     fn field(self, tree: &mut Tree, at: NodeId, name: &str, rest: &[&str]) -> Result<Vec<NodeId>, String> {
+        if name.is_empty() {
+            // To kyaml an empty name means the node itself, which it then takes for a scalar.
+            let found = tree.kind(at).name();
+            let contents = tree.kyaml_text(at);
+            return Err(format!(
+                "wrong node kind: expected ScalarNode but got {found}: node contents:\n{contents}"
+            ));
+        }
         let field = match (tree.field(at, name).map_err(|error| error.to_string())?, self.create) {
             (Some(field), _) => field,
             (None, None) => return Ok(Vec::new()),
