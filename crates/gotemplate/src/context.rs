@@ -60,6 +60,9 @@ impl From<Limit> for Failure {
 
 /// One render: the budget it has left, and the world it may ask. Several templates may be executed in a session; they
 /// share its limits.
+///
+/// When it ends, maps into which a template put maps or lists (`set`, `merge`) are emptied: nothing else would free
+/// those that came to hold themselves. Whoever wants values after the render copies them before the session ends.
 pub struct Session<'h> {
     host: &'h dyn Host,
     limits: Limits,

@@ -5,7 +5,8 @@
 pub enum Limit {
     #[error("template execution exceeds {0} steps")]
     Steps(u64),
-    #[error("exceeded maximum template depth ({0})")]
+    /// In Go's words, with Go's number: whoever looks for the text finds it. A session stops earlier, at the number here.
+    #[error("exceeded maximum template depth (100000)")]
     Depth(u32),
     #[error("value is larger than {0} bytes")]
     ValueSize(usize),

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use gotemplate::{Error, Functions, Limit, Limits, Numbers, Session, Set, Value};
 use support::TestHost;
 
-/// A debug build is several times slower than what is shipped.
-const PATIENCE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 1 });
+/// A debug build on a busy machine is many times slower than what is shipped.
+const PATIENCE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 60 } else { 2 });
 const MEMORY_KB: u64 = 200 * 1024;
 
 fn render(text: &str) -> Result<usize, Error> {

@@ -1,16 +1,17 @@
 //! Regular expressions: RE2's language on the regex crate, which matches in linear time too.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use regex::bytes::{Captures, Regex, RegexBuilder};
+use regex::{Captures, Match, Regex, RegexBuilder};
 
 use super::regex_syntax::translate;
 use super::{Answer, int_arg, string, text_arg};
 use crate::context::{Context, Failure};
 use crate::function::Function;
-use crate::unicode::{decode_rune, is_digit, is_letter};
+use crate::unicode::{decode_rune, is_digit, is_letter, runes};
 use crate::value::{List, Type, Value};
 
 const S: Type = Type::String;
@@ -20,10 +21,12 @@ const COUNTED: &[Type] = &[S, S, Type::Int];
 
 pub const FUNCTIONS: &[Function] = &[
     Function::new("regexMatch", TWO, |ctx, args| {
-        Ok(Value::Bool(compile(ctx, args, Panic::No).is_ok_and(|regex| regex.is_match(text_arg(args, 1)))))
+        let hay = Haystack::new(text_arg(args, 1));
+        Ok(Value::Bool(compile(ctx, args, Panic::No).is_ok_and(|regex| regex.is_match(&hay.searched))))
     }),
     Function::new("mustRegexMatch", TWO, |ctx, args| {
-        Ok(Value::Bool(compile(ctx, args, Panic::No)?.is_match(text_arg(args, 1))))
+        let hay = Haystack::new(text_arg(args, 1));
+        Ok(Value::Bool(compile(ctx, args, Panic::No)?.is_match(&hay.searched)))
     }),
     Function::new("regexFindAll", COUNTED, |ctx, args| find_all(ctx, args, Panic::Yes)),
     Function::new("mustRegexFindAll", COUNTED, |ctx, args| find_all(ctx, args, Panic::No)),
@@ -102,6 +105,44 @@ fn compile_fresh(pattern: &[u8]) -> Result<Rc<Regex>, String> {
     })
 }
 
+/// What is searched. Go takes each byte that is not UTF-8 for a U+FFFD; the regex crate would match nothing there, so
+/// it gets a text with those, and positions are led back to the original.
+struct Haystack<'t> {
+    original: &'t [u8],
+    searched: Cow<'t, str>,
+    /// For each byte of the searched text and its end, where that is in the original; nothing if both are the same.
+    positions: Option<Vec<usize>>,
+}
+
+impl<'t> Haystack<'t> {
+    fn new(original: &'t [u8]) -> Self {
+        if let Ok(text) = std::str::from_utf8(original) {
+            return Self { original, searched: Cow::Borrowed(text), positions: None };
+        }
+        let mut searched = String::with_capacity(original.len());
+        let mut positions = Vec::with_capacity(original.len() + 1);
+        for (at, rune, _) in runes(original) {
+            searched.push(rune);
+            // Matches start and end between runes, so it is the first byte's position that counts.
+            positions.resize(searched.len(), at);
+        }
+        positions.push(original.len());
+        Self { original, searched: Cow::Owned(searched), positions: Some(positions) }
+    }
+
+    fn position(&self, at: usize) -> usize {
+        self.positions.as_ref().map_or(at, |positions| positions[at])
+    }
+
+    fn part(&self, from: usize, to: usize) -> &'t [u8] {
+        &self.original[self.position(from)..self.position(to)]
+    }
+
+    fn matched(&self, found: Match<'_>) -> &'t [u8] {
+        self.part(found.start(), found.end())
+    }
+}
+
 /// At most `count` matches; all of them if it is negative.
 fn most(count: i64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
@@ -110,8 +151,9 @@ fn most(count: i64) -> usize {
 fn find_all(ctx: &Context<'_>, args: &[Value], panic: Panic) -> Answer {
     let regex = compile(ctx, args, panic)?;
     let mut found = Vec::new();
-    for matched in regex.find_iter(text_arg(args, 1)).take(most(int_arg(args, 2))) {
-        found.push(matched.as_bytes());
+    let hay = Haystack::new(text_arg(args, 1));
+    for matched in regex.find_iter(&hay.searched).take(most(int_arg(args, 2))) {
+        found.push(hay.matched(matched));
         ctx.charge(found.len() * 80)?;
     }
     if found.is_empty() { no_strings() } else { Ok(Value::strings(found)) }
@@ -124,35 +166,36 @@ fn no_strings() -> Answer {
 
 fn find(ctx: &Context<'_>, args: &[Value], panic: Panic) -> Answer {
     let regex = compile(ctx, args, panic)?;
-    string(regex.find(text_arg(args, 1)).map(|found| found.as_bytes()).unwrap_or_default())
+    let hay = Haystack::new(text_arg(args, 1));
+    string(regex.find(&hay.searched).map(|found| hay.matched(found)).unwrap_or_default())
 }
 
 fn replace(ctx: &Context<'_>, args: &[Value], panic: Panic, literal: bool) -> Answer {
     let regex = compile(ctx, args, panic)?;
-    let (text, replacement) = (text_arg(args, 1), text_arg(args, 2));
+    let (hay, replacement) = (Haystack::new(text_arg(args, 1)), text_arg(args, 2));
     let limit = ctx.session().limits().value_bytes;
-    let mut out = Vec::with_capacity(text.len());
+    let mut out = Vec::with_capacity(hay.original.len());
     let mut at = 0;
-    for captures in regex.captures_iter(text) {
+    for captures in regex.captures_iter(&hay.searched) {
         let whole = captures.get(0).expect("a match has a whole");
-        out.extend_from_slice(&text[at..whole.start()]);
+        out.extend_from_slice(hay.part(at, whole.start()));
         if literal {
             out.extend_from_slice(replacement);
         } else {
-            expand(&mut out, replacement, &regex, &captures);
+            expand(&mut out, replacement, &regex, &captures, &hay);
         }
         at = whole.end();
         if out.len() > limit {
             break;
         }
     }
-    out.extend_from_slice(&text[at..]);
+    out.extend_from_slice(hay.part(at, hay.searched.len()));
     ctx.charge(out.len())?;
     string(out)
 }
 
 /// Go's replacement syntax: `$1`, `${1}`, `$name`, `$$`. A name is as long as it can be, so `$1x` is `${1x}`.
-fn expand(out: &mut Vec<u8>, template: &[u8], regex: &Regex, captures: &Captures<'_>) {
+fn expand(out: &mut Vec<u8>, template: &[u8], regex: &Regex, captures: &Captures<'_>, hay: &Haystack<'_>) {
     let mut rest = template;
     while let Some(dollar) = rest.iter().position(|&byte| byte == b'$') {
         out.extend_from_slice(&rest[..dollar]);
@@ -167,7 +210,7 @@ fn expand(out: &mut Vec<u8>, template: &[u8], regex: &Regex, captures: &Captures
             continue;
         };
         if let Some(found) = group(name, regex, captures) {
-            out.extend_from_slice(found);
+            out.extend_from_slice(hay.matched(found));
         }
         rest = after;
     }
@@ -196,11 +239,11 @@ fn group_name(text: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-fn group<'t>(name: &[u8], regex: &Regex, captures: &Captures<'t>) -> Option<&'t [u8]> {
+fn group<'t>(name: &[u8], regex: &Regex, captures: &Captures<'t>) -> Option<Match<'t>> {
     let leading_zero = name[0] == b'0' && name.len() > 1;
     if name.iter().all(u8::is_ascii_digit) && !leading_zero && name.len() <= 8 {
         let number: usize = std::str::from_utf8(name).ok()?.parse().ok()?;
-        return captures.get(number).map(|found| found.as_bytes());
+        return captures.get(number);
     }
     let name = std::str::from_utf8(name).ok()?;
     // Of equal names, Go takes the first that took part.
@@ -209,7 +252,6 @@ fn group<'t>(name: &[u8], regex: &Regex, captures: &Captures<'t>) -> Option<&'t 
         .enumerate()
         .filter(|(_, known)| *known == Some(name))
         .find_map(|(at, _)| captures.get(at))
-        .map(|found| found.as_bytes())
 }
 
 fn split(ctx: &Context<'_>, args: &[Value], panic: Panic) -> Answer {
@@ -223,19 +265,20 @@ fn split(ctx: &Context<'_>, args: &[Value], panic: Panic) -> Answer {
     }
     let mut parts: Vec<&[u8]> = Vec::new();
     let (mut start, mut end) = (0, 0);
-    for matched in regex.find_iter(text).take(most(count)) {
+    let hay = Haystack::new(text);
+    for matched in regex.find_iter(&hay.searched).take(most(count)) {
         if count > 0 && parts.len() as i64 == count - 1 {
             break;
         }
         end = matched.start();
         if matched.end() != 0 {
-            parts.push(&text[start..end]);
+            parts.push(hay.part(start, end));
             ctx.charge(parts.len() * 80)?;
         }
         start = matched.end();
     }
-    if end != text.len() {
-        parts.push(&text[start..]);
+    if end != hay.searched.len() {
+        parts.push(hay.part(start, hay.searched.len()));
     }
     Ok(Value::strings(parts))
 }
