@@ -22,7 +22,7 @@ pub const FUNCTIONS: &[Function] = &[
 ];
 
 /// Steps that a deliberately slow hash counts for, so that a loop of them ends soon.
-const SLOW: u64 = 400_000;
+const SLOW: u64 = 600_000;
 
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

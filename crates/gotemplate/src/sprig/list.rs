@@ -127,7 +127,7 @@ fn compact(ctx: &Context<'_>, args: &[Value]) -> Answer {
 
 /// Whether a list holds an equal value. Comparing is what makes `uniq` slow, so it is counted.
 fn holds(ctx: &Context<'_>, haystack: &[Value], needle: &Value) -> Result<bool, Failure> {
-    ctx.work(haystack.len() as u64 / 8)?;
+    ctx.work(haystack.len() as u64 / 2)?;
     Ok(haystack.iter().any(|item| deep_equal(needle, item)))
 }
 
