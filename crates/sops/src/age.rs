@@ -1,12 +1,14 @@
-//! age identities: X25519 keys and SSH keys without a passphrase. Plugins and passphrases are not for machines.
+//! age identities: X25519 keys, post-quantum keys, and SSH keys without a passphrase. Plugins and passphrases are
+//! not for machines.
 
 use std::io::Read;
 
 use ::age::armor::ArmoredReader;
 use ::age::{DecryptError, Decryptor, Identity};
 
-use crate::IdentityError;
+use crate::recipient::shortened;
 use crate::unwrapping::KeyPart;
+use crate::{IdentityError, post_quantum};
 
 /// A data key has 32 bytes, a share of one 33.
 const MAX_PART: u64 = 4096;
@@ -69,9 +71,9 @@ impl AgeIdentities {
         self.identities.is_empty()
     }
 
-    /// The recipients that belong to the identities.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.identities.iter().map(|named| named.name.as_str())
+    /// The recipients that belong to the identities, long ones shortened.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        self.identities.iter().map(|named| shortened(&named.name))
     }
 
     /// Opens an armored age file with whichever identity fits.
@@ -91,6 +93,12 @@ impl AgeIdentities {
 fn parse_identity(line: &str) -> Result<Named, &'static str> {
     if line.starts_with("AGE-PLUGIN-") {
         return Err("plugins are not supported");
+    }
+    if line.starts_with("AGE-SECRET-KEY-PQ-") {
+        let identity =
+            post_quantum::Identity::parse(line).ok_or("not an identity like AGE-SECRET-KEY-PQ-1…")?;
+        let name = identity.recipient();
+        return Ok(Named { identity: Box::new(identity), name });
     }
     let identity: ::age::x25519::Identity =
         line.parse().map_err(|_| "not an identity like AGE-SECRET-KEY-1…")?;

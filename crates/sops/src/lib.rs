@@ -20,6 +20,7 @@ mod formats;
 mod metadata;
 mod open;
 mod pgp;
+mod post_quantum;
 mod recipient;
 mod regex;
 mod rules;

@@ -80,7 +80,7 @@ impl Recipient {
 impl fmt::Display for Recipient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Age { recipient, .. } => write!(f, "age {recipient}"),
+            Self::Age { recipient, .. } => write!(f, "age {}", shortened(recipient)),
             Self::Pgp { fingerprint, .. } => write!(f, "PGP {fingerprint}"),
             Self::AwsKms { arn, .. } => write!(f, "AWS KMS {arn}"),
             Self::GcpKms { resource_id, .. } => write!(f, "GCP KMS {resource_id}"),
@@ -93,4 +93,13 @@ impl fmt::Display for Recipient {
             Self::HuaweiKms { key_id, .. } => write!(f, "Huawei Cloud KMS {key_id}"),
         }
     }
+}
+
+/// A name for people: post-quantum recipients have two thousand characters, RSA keys of SSH four hundred.
+pub(crate) fn shortened(name: &str) -> String {
+    const SHOWN: usize = 100;
+    if name.len() <= SHOWN || !name.is_ascii() {
+        return name.to_owned();
+    }
+    format!("{}…{}", &name[..24], &name[name.len() - 24..])
 }

@@ -43,7 +43,7 @@ impl<'a> Unwrapping<'a> {
 
     /// Tries age and SSH identities on every group that has no part yet.
     pub fn unwrap_age(&mut self, identities: &AgeIdentities) {
-        self.identities.extend(identities.names().map(str::to_owned));
+        self.identities.extend(identities.names());
         self.attempt(|recipient| match recipient {
             Recipient::Age { wrapped, .. } => Some(identities.unwrap(wrapped)),
             _ => None,
