@@ -1,3 +1,45 @@
 //! The `flux` command.
+//!
+//! `tree` holds every command and flag as data, `commands` a file per verb, `kinds` a row per kind. stdout carries data, stderr talk.
 
-fn main() {}
+mod commands;
+mod error;
+mod kinds;
+mod output;
+mod readiness;
+mod session;
+mod tree;
+
+use std::process::ExitCode;
+
+use crate::error::{CliError, fail};
+use crate::tree::Parsed;
+
+fn main() -> ExitCode {
+    let words: Vec<String> =
+        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    match start(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::error(&error);
+            ExitCode::from(error.code())
+        }
+    }
+}
+
+fn start(words: &[String]) -> Result<(), CliError> {
+    match tree::parse(words)? {
+        Parsed::Help(row) => output::data(&tree::help_text(row)),
+        Parsed::Version => output::data(&format!("flux version {}\n", commands::version::CLIENT)),
+        Parsed::Run(run) => {
+            for flag in &run.notices {
+                output::data(&format!("Flag --{flag} has been deprecated, {}\n", tree::deprecation(flag)))?;
+            }
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .enable_all()
+                .build()
+                .map_err(|error| fail!("cannot start: {error}"))?;
+            runtime.block_on(commands::run(&run))
+        }
+    }
+}

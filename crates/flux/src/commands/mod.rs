@@ -1,0 +1,47 @@
+//! One file per verb, and where each command line goes.
+
+mod completion;
+mod create;
+mod delete;
+mod envsubst;
+mod export;
+mod get;
+mod reconcile;
+mod resume;
+mod suspend;
+pub(crate) mod version;
+
+use crate::error::{CliError, fail};
+use crate::kinds::{self, Kind};
+use crate::session;
+use crate::tree::Invocation;
+
+/// Runs the command.
+pub(crate) async fn run(run: &Invocation) -> Result<(), CliError> {
+    if !run.row.path.starts_with("create ") && !run.row.path.starts_with("plugin ") {
+        session::namespace(run)?;
+    }
+    let path = run.row.path;
+    match path.split(' ').next().unwrap_or_default() {
+        "create" => create::run(run).await,
+        "get" => get::run(run).await,
+        "reconcile" => reconcile::run(run, kind(run)?).await,
+        "suspend" => suspend::run(run, kind(run)?).await,
+        "resume" => resume::run(run, kind(run)?).await,
+        "delete" => delete::run(run, kind(run)?).await,
+        "export" => export::run(run, kind(run)?).await,
+        "version" => version::run(run).await,
+        "envsubst" => envsubst::run(run),
+        "completion" => completion::run(run),
+        _ => Err(fail!("`flux {path}` is not available yet")),
+    }
+}
+
+fn kind(run: &Invocation) -> Result<&'static Kind, CliError> {
+    kinds::of_path(run.row.path).ok_or_else(|| fail!("`flux {}` is not available", run.row.path))
+}
+
+/// The first argument, or `<what> name is required`.
+fn required_name<'a>(run: &'a Invocation, what: &str) -> Result<&'a str, CliError> {
+    run.name().ok_or_else(|| fail!("{what} name is required"))
+}

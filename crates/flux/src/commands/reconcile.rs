@@ -1,0 +1,141 @@
+//! `flux reconcile`: asks a controller to look at an object now, and waits until it has.
+
+use flux_api::kinds as api;
+use flux_api::names;
+use jiff::Zoned;
+use serde_json::{Value, json};
+
+use crate::error::{CliError, fail};
+use crate::kinds::{self, Kind, condition, text};
+use crate::output;
+use crate::readiness;
+use crate::session::Session;
+use crate::tree::Invocation;
+
+use super::required_name;
+
+/// What a HelmRelease may be asked beside reconciling.
+#[derive(Debug, Clone, Copy)]
+struct Extra {
+    force: bool,
+    reset: bool,
+}
+
+pub(crate) async fn run(run: &Invocation, kind: &'static Kind) -> Result<(), CliError> {
+    let name = required_name(run, kind.api.kind)?;
+    let session = Session::open(run).await?;
+    let extra = Extra { force: run.is("force"), reset: run.is("reset") };
+    reconcile(&session, kind, name, run.is("with-source"), extra).await
+}
+
+/// A chart's source comes first when asked for; a release's chart too, and then always with its source.
+async fn reconcile(
+    session: &Session,
+    kind: &'static Kind,
+    name: &str,
+    with_source: bool,
+    extra: Extra,
+) -> Result<(), CliError> {
+    let object = session.get(kind.api, name).await?;
+    if kind.is_static(&object) {
+        output::success("reconciliation not supported by the object");
+        return Ok(());
+    }
+    if kinds::is_suspended(&object) {
+        return Err(fail!("resource is suspended"));
+    }
+    if with_source && has_source(kind) {
+        let source = source(kind, &object)?;
+        let place = session.in_namespace(&source.namespace);
+        let nested = *source.kind.api == api::HELM_CHART;
+        Box::pin(reconcile(&place, source.kind, &source.name, nested, Extra { force: false, reset: false }))
+            .await?;
+    }
+    let before = text(&object, "/status/lastHandledReconcileAt").to_owned();
+    output::action(&format!("annotating {} {name} in {} namespace", kind.api.kind, session.namespace));
+    session.merge(kind.api, name, &request(kind, extra)).await?;
+    output::success(&format!("{} annotated", kind.api.kind));
+    output::waiting(&format!("waiting for {} reconciliation", kind.api.kind));
+    let handled = |object: &Value| readiness::handled_since(object, &before);
+    let object = readiness::until(session, kind, name, handled).await?;
+    told(kind, &object)
+}
+
+fn told(kind: &Kind, object: &Value) -> Result<(), CliError> {
+    let Some(ready) = condition(object, "Ready") else {
+        return Err(fail!("status can't be determined"));
+    };
+    if text(ready, "/status") != "True" {
+        let message = text(ready, "/message");
+        // The two forms are upstream's: one for kinds with a source, one for the others.
+        return Err(if has_source(kind) {
+            fail!("{} reconciliation failed: {message}", kind.api.kind)
+        } else {
+            fail!("{} reconciliation failed: '{message}'", kind.api.kind)
+        });
+    }
+    output::success(&kind.success(object));
+    Ok(())
+}
+
+fn request(kind: &Kind, extra: Extra) -> Value {
+    let now = Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%.9f%:z").to_string().replace("+00:00", "Z");
+    let mut annotations = serde_json::Map::new();
+    annotations.insert(names::RECONCILE_REQUEST.to_owned(), now.clone().into());
+    if *kind.api == api::HELM_RELEASE {
+        for (asked, annotation) in [(extra.force, names::FORCE_REQUEST), (extra.reset, names::RESET_REQUEST)]
+        {
+            if asked {
+                annotations.insert(annotation.to_owned(), now.clone().into());
+            }
+        }
+    }
+    json!({"metadata": {"annotations": annotations}})
+}
+
+fn has_source(kind: &Kind) -> bool {
+    [api::KUSTOMIZATION, api::HELM_RELEASE, api::HELM_CHART].contains(kind.api)
+}
+
+struct Source {
+    kind: &'static Kind,
+    name: String,
+    namespace: String,
+}
+
+/// Where the object's files come from.
+fn source(kind: &Kind, object: &Value) -> Result<Source, CliError> {
+    let own = kinds::namespace(object);
+    if *kind.api == api::HELM_RELEASE && object.pointer("/spec/chartRef").is_none() {
+        let namespace =
+            Some(text(object, "/spec/chart/spec/sourceRef/namespace")).filter(|it| !it.is_empty());
+        return Ok(Source {
+            kind: row(&api::HELM_CHART)?,
+            name: format!("{own}-{}", kinds::name(object)),
+            namespace: namespace.unwrap_or(own).to_owned(),
+        });
+    }
+    let pointer = if *kind.api == api::HELM_RELEASE { "/spec/chartRef" } else { "/spec/sourceRef" };
+    let reference = object.pointer(pointer).unwrap_or(&Value::Null);
+    let wanted = text(reference, "/kind");
+    let allowed: &[api::Kind] = if *kind.api == api::HELM_RELEASE {
+        &[api::HELM_CHART, api::OCI_REPOSITORY]
+    } else if *kind.api == api::HELM_CHART {
+        &[api::HELM_REPOSITORY, api::GIT_REPOSITORY, api::BUCKET]
+    } else {
+        &[api::OCI_REPOSITORY, api::GIT_REPOSITORY, api::BUCKET]
+    };
+    let found = allowed.iter().find(|kind| kind.kind == wanted);
+    let found = found.ok_or_else(|| fail!("cannot reconcile source of kind {wanted}"))?;
+    let namespace =
+        Some(text(reference, "/namespace")).filter(|namespace| !namespace.is_empty()).unwrap_or(own);
+    Ok(Source {
+        kind: row(found)?,
+        name: text(reference, "/name").to_owned(),
+        namespace: namespace.to_owned(),
+    })
+}
+
+fn row(kind: &api::Kind) -> Result<&'static Kind, CliError> {
+    kinds::of_api(kind).ok_or_else(|| fail!("cannot reconcile source of kind {}", kind.kind))
+}

@@ -1,0 +1,50 @@
+//! What went wrong, in the words that end up behind `✗`, and the exit code it means.
+
+use std::fmt;
+
+/// An error as the user reads it: one text, one exit code.
+#[derive(Debug)]
+pub(crate) struct CliError {
+    text: String,
+    code: u8,
+    mark: &'static str,
+    no_such_kind: bool,
+}
+
+impl CliError {
+    pub(crate) fn new(text: impl Into<String>) -> CliError {
+        CliError { text: text.into(), code: 1, mark: "✗", no_such_kind: false }
+    }
+
+    /// The API server does not know the kind: its CRD is not installed.
+    pub(crate) fn no_such_kind(kind: &str, api_version: &str) -> CliError {
+        let text = format!("no matches for kind \"{kind}\" in version \"{api_version}\"");
+        CliError { no_such_kind: true, ..CliError::new(text) }
+    }
+
+    pub(crate) fn is_no_such_kind(&self) -> bool {
+        self.no_such_kind
+    }
+
+    pub(crate) fn code(&self) -> u8 {
+        self.code
+    }
+
+    pub(crate) fn mark(&self) -> &'static str {
+        self.mark
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for CliError {}
+
+/// An error with this text, as `format!` makes it.
+macro_rules! fail {
+    ($($text:tt)*) => { $crate::error::CliError::new(format!($($text)*)) };
+}
+pub(crate) use fail;
