@@ -10,7 +10,7 @@ use kube_schema::{Schema, Schemas};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::structural::builtin;
+use crate::structural::{Structural, builtin};
 
 struct Kind {
     schema: Schema<'static>,
@@ -19,9 +19,11 @@ struct Kind {
     group: &'static str,
     builtin: bool,
     has_status: bool,
+    /// Of a custom resource: for its defaults.
+    structural: Option<Structural>,
 }
 
-fn kind(sequence: &Value, crd: Option<Schema<'static>>) -> Kind {
+fn kind(sequence: &Value, crd: Option<Schema<'static>>, definition: &Value) -> Kind {
     let plural = sequence["kind"].as_str().unwrap();
     let builtin = |group, api_version, kind, has_status| Kind {
         schema: Schemas::kubernetes().kind_of(api_version, kind).unwrap().schema().unwrap(),
@@ -30,6 +32,7 @@ fn kind(sequence: &Value, crd: Option<Schema<'static>>) -> Kind {
         group,
         builtin: true,
         has_status,
+        structural: None,
     };
     match plural {
         "deployments" => builtin("apps", "apps/v1", "Deployment", true),
@@ -45,11 +48,13 @@ fn kind(sequence: &Value, crd: Option<Schema<'static>>) -> Kind {
         }
         _ => Kind {
             schema: crd.unwrap(),
-            api_version: "example.com/v1",
-            kind: "Widget",
-            group: "example.com",
+            api_version: format!("{}/v1", definition["spec"]["group"].as_str().unwrap()).leak(),
+            kind: definition["spec"]["names"]["kind"].as_str().unwrap().to_owned().leak(),
+            group: "",
             builtin: false,
-            has_status: true,
+            has_status: definition["spec"]["versions"][0].get("subresources").is_some(),
+            structural: Structural::parse(&definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+                .ok(),
         },
     }
 }
@@ -66,7 +71,7 @@ fn answers_are_those_of_a_real_server() {
         let crd: Option<&'static Schemas> =
             crd.is_object().then(|| &*Box::leak(Box::new(Schemas::from_schema(crd).unwrap())));
         for (index, sequence) in cases["sequences"].as_array().unwrap().iter().enumerate() {
-            let kind = kind(sequence, crd.map(Schemas::root));
+            let kind = kind(sequence, crd.map(Schemas::root), &cases["crd"]);
             let mut live: Option<Value> = None;
             for (number, step) in sequence["steps"].as_array().unwrap().iter().enumerate() {
                 let code = step["code"].as_u64().unwrap();
@@ -160,7 +165,10 @@ fn replay(
                 let object = if kind.builtin {
                     builtin::round_trip(&object, kind.schema)
                 } else {
-                    builtin::with_metadata(&object)
+                    let mut object = builtin::with_metadata(&object);
+                    kind.structural.as_ref().unwrap().prune(&mut object);
+                    kind.structural.as_ref().unwrap().default(&mut object);
+                    object
                 };
                 contained("", &user_part(&object), &user_part(answer))
             }

@@ -74,7 +74,7 @@ impl Rules {
     /// Rules that do not compile; `path` is where the schema stands in the CRD.
     pub fn check(&self, path: &str) -> Vec<FieldError> {
         let mut out = Vec::new();
-        check(&self.root, path, &mut out);
+        check(&self.root, &self.schema, path, None, &mut out);
         out
     }
 }
@@ -146,21 +146,29 @@ fn compile_error(text: &str) -> String {
     }
 }
 
-fn check(node: &Node, path: &str, out: &mut Vec<FieldError>) {
+/// `uncorrelatable` is the list above whose items have no past, if there is one.
+fn check(
+    node: &Node,
+    schema: &Structural,
+    path: &str,
+    uncorrelatable: Option<&str>,
+    out: &mut Vec<FieldError>,
+) {
     for (index, compiled) in node.rules.iter().enumerate() {
         let rule = &compiled.rule;
         let at = |name: &str| format!("{path}.x-kubernetes-validations[{index}].{name}");
         if let Err(error) = &compiled.program {
-            out.push(FieldError::new(
-                ErrorKind::Invalid,
-                at("rule"),
-                Shown::Raw(shown_rule(rule)),
-                error.clone(),
-            ));
+            let shown = Shown::Raw(shown_rule(rule));
+            out.push(FieldError::new(ErrorKind::Invalid, at("rule"), shown, error.clone()));
         }
         if let Some(Err(error)) = &compiled.message {
             let shown = Shown::Raw(shown_rule(rule));
             out.push(FieldError::new(ErrorKind::Invalid, at("messageExpression"), shown, error.clone()));
+        }
+        if let (true, Ok(_), Some(list)) = (compiled.uses_old, &compiled.program, uncorrelatable) {
+            let detail =
+                format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {list}");
+            out.push(FieldError::invalid(at("rule"), rule.rule.as_str(), detail));
         }
         if rule.optional_old_self == Some(true) && !compiled.uses_old && compiled.program.is_ok() {
             let detail = "may not be set if oldSelf is not used in rule";
@@ -168,13 +176,17 @@ fn check(node: &Node, path: &str, out: &mut Vec<FieldError>) {
         }
     }
     for (name, below) in &node.properties {
-        check(below, &format!("{path}.properties[{name}]"), out);
+        if let Some(property) = schema.properties.get(name) {
+            check(below, property, &format!("{path}.properties[{name}]"), uncorrelatable, out);
+        }
     }
-    if let Some(items) = &node.items {
-        check(items, &format!("{path}.items"), out);
+    if let (Some(below), Some(items)) = (&node.items, &schema.items) {
+        let forgets = schema.list_type.as_deref() != Some("map");
+        let list = uncorrelatable.or(forgets.then_some(path));
+        check(below, items, &format!("{path}.items"), list, out);
     }
-    if let Some(additional) = &node.additional {
-        check(additional, &format!("{path}.additionalProperties"), out);
+    if let (Some(below), Some(Additional::Schema(of))) = (&node.additional, &schema.additional) {
+        check(below, of, &format!("{path}.additionalProperties"), uncorrelatable, out);
     }
 }
 
