@@ -268,9 +268,28 @@ impl Resource {
     }
 
     /// Remembers the present id, before it changes.
-    pub(crate) fn store_previous_id(&mut self, tree: &Tree, schemas: &KnownSchemas) -> Result<(), Error> {
+    pub(crate) fn store_previous_id(&mut self, tree: &mut Tree, schemas: &KnownSchemas) -> Result<(), Error> {
+        self.make_room_for_memory(tree);
         let id = self.id(tree, schemas);
         self.memory.push_previous(&id.name, &id.effective_namespace(), &id.gvk.kind)
+    }
+
+    /// kustomize's memory is in annotations, so that there is a map of them from then on. Some transformers
+    /// change such a map where they would not make one.
+    pub(crate) fn make_room_for_memory(&self, tree: &mut Tree) {
+        let Some(metadata) = self.root.and_then(|root| tree.get(root, "metadata")) else { return };
+        match tree.get(metadata, "annotations") {
+            Some(node) if tree.kind(node) == Kind::Map || !tree.content(node).is_empty() => {}
+            found => {
+                let map = tree.empty(Kind::Map);
+                if found.is_some() {
+                    // Nothing but an empty map, list or scalar is cleared here.
+                    let _ = tree.clear(metadata, "annotations");
+                }
+                let key = tree.plain("annotations");
+                tree.push_field(metadata, key, map);
+            }
+        }
     }
 
     pub(crate) fn labels(&self, tree: &Tree) -> Vec<(Text, Text)> {

@@ -193,6 +193,9 @@ impl Resource {
         self.set_name(tree, &other.name(tree))?;
         self.set_namespace(tree, &other.namespace(tree))?;
         self.var_names.clone_from(&other.var_names);
+        if self.memory != crate::resource::Memory::default() {
+            self.make_room_for_memory(tree);
+        }
         Ok(())
     }
 

@@ -181,6 +181,7 @@ fn finish(
     let mut resource = Resource::new(tree, root)?;
     resource.memory.needs_hash = !options.is_some_and(|options| options.disable_name_suffix_hash);
     resource.memory.behavior = Some(Behavior::parse(behavior));
+    resource.make_room_for_memory(tree);
     Ok(resource)
 }
 

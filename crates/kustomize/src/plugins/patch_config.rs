@@ -55,6 +55,9 @@ impl PatchConfig<'_> {
                         self.options.is_some_and(|options| options.allow_name_change);
                     patch.memory.allow_kind_change |=
                         self.options.is_some_and(|options| options.allow_kind_change);
+                    if patch.memory.allow_name_change || patch.memory.allow_kind_change {
+                        patch.make_room_for_memory(tree);
+                    }
                 }
                 PatchContent::Strategic(patches)
             }

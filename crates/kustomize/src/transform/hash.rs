@@ -18,7 +18,7 @@ pub(crate) fn add_to_names(space: &mut Workspace, resources: &mut Resources) -> 
             continue;
         }
         let hash = hash(&space.tree, resource)?;
-        resource.store_previous_id(&space.tree, &space.schemas)?;
+        resource.store_previous_id(&mut space.tree, &space.schemas)?;
         let name = format!("{}-{hash}", resource.name(&space.tree));
         resource.set_name(&mut space.tree, &name)?;
     }

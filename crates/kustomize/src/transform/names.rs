@@ -39,7 +39,7 @@ pub(crate) fn affix(
                 };
                 // Kept as a comma-separated list by kustomize, so that a comma in it counts as two.
                 places.extend(text.split(',').map(Into::into));
-                resource.store_previous_id(&space.tree, &space.schemas)?;
+                resource.store_previous_id(&mut space.tree, &space.schemas)?;
             }
             let Some(root) = resource.root else { continue };
             visitor

@@ -68,7 +68,7 @@ pub(crate) fn set(
         }
         let Some(root) = resource.root else { continue };
         let before = resource.id(&space.tree, &space.schemas).key();
-        resource.store_previous_id(&space.tree, &space.schemas)?;
+        resource.store_previous_id(&mut space.tree, &space.schemas)?;
         filter.apply(&mut space.tree, &space.schemas, root)?;
         let after = resource.id(&space.tree, &space.schemas).key();
         if before != after {

@@ -140,7 +140,7 @@ fn merge_into(
     let (name, namespace, kind) =
         (resource.name(&space.tree), resource.namespace(&space.tree), resource.kind(&space.tree));
     if may_rename {
-        resource.store_previous_id(&space.tree, &space.schemas)?;
+        resource.store_previous_id(&mut space.tree, &space.schemas)?;
     }
     let forgets = wipes_annotations(&space.tree, patch_root);
     let merged = merge::merge(&mut space.tree, &space.schemas, root, patch_root, MergeOptions::BUILD);
@@ -196,7 +196,7 @@ pub(crate) fn apply_json(
     for at in selected {
         let resource = &mut resources.list_to_change()[at];
         if history == History::Store {
-            resource.store_previous_id(&space.tree, &space.schemas)?;
+            resource.store_previous_id(&mut space.tree, &space.schemas)?;
         }
         patch_json(&mut space.tree, resource, operations)?;
     }
@@ -235,14 +235,8 @@ fn patch_json(tree: &mut Tree, resource: &mut Resource, operations: &[Operation]
     resource.set_string_map(tree, "annotations", annotations)?;
     resource.memory = Memory::default();
     resource.memory.absorb(tree, patched)?;
-    drop_empty_annotations(tree, resource)
-}
-
-/// After the memory is taken out again, an empty map must not stay behind.
-fn drop_empty_annotations(tree: &mut Tree, resource: &Resource) -> Result<(), Error> {
-    let annotations = resource.annotations(tree);
-    if annotations.is_empty() {
-        resource.set_string_map(tree, "annotations", annotations)?;
+    if resource.memory == Memory::default() && resource.annotations(tree).is_empty() {
+        resource.set_string_map(tree, "annotations", Vec::new())?;
     }
     Ok(())
 }
