@@ -50,7 +50,7 @@ fn kind(sequence: &Value, crd: Option<Schema<'static>>, definition: &Value) -> K
             schema: crd.unwrap(),
             api_version: format!("{}/v1", definition["spec"]["group"].as_str().unwrap()).leak(),
             kind: definition["spec"]["names"]["kind"].as_str().unwrap().to_owned().leak(),
-            group: "",
+            group: definition["spec"]["group"].as_str().unwrap().to_owned().leak(),
             builtin: false,
             has_status: definition["spec"]["versions"][0].get("subresources").is_some(),
             structural: Structural::parse(&definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
