@@ -35,12 +35,9 @@ impl Metadata {
         if groups.iter().map(|group| group.recipients.len()).sum::<usize>() > MAX_RECIPIENTS {
             return Err(fields.problem("key_groups", format!("more than {MAX_RECIPIENTS} keys")));
         }
-        let threshold = if groups.len() == 1 {
-            1
-        } else {
-            // Without a threshold sops takes what it gets, and two parts are the least that combine.
-            usize::try_from(fields.int("shamir_threshold")?).unwrap_or(0).max(2)
-        };
+        let given = fields.int("shamir_threshold")?;
+        // Without a threshold sops takes what it gets, and two parts are the least that combine.
+        let threshold = if groups.len() == 1 { 1 } else { usize::try_from(given).unwrap_or(0).max(2) };
         Ok(Self {
             groups,
             threshold,

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use ::pgp::composed::{Deserializable, Message, SignedSecretKey};
+use ::pgp::composed::{DecryptionOptions, Deserializable, Message, SignedSecretKey, TheRing};
 use ::pgp::types::{KeyDetails, Password};
 
 use crate::IdentityError;
@@ -59,8 +59,15 @@ impl PgpKeys {
         let (message, _) = Message::from_armor(wrapped.as_bytes())
             .map_err(|_| "the wrapped key is not an OpenPGP message".to_owned())?;
         let password = Password::empty();
-        let opened = message
-            .decrypt_with_keys(vec![&password], self.keys.iter().collect())
+        let ring = TheRing {
+            secret_keys: self.keys.iter().collect(),
+            key_passwords: vec![&password],
+            // GnuPG from 2.3 on writes its own form of authenticated encryption for keys it made itself.
+            decrypt_options: DecryptionOptions::new().enable_gnupg_aead(),
+            ..Default::default()
+        };
+        let (opened, _) = message
+            .decrypt_the_ring(ring, true)
             .map_err(|_| "no key at hand fits, or it has a passphrase".to_owned())?;
         // gpg compresses by default; sops' own OpenPGP does not.
         let opened = if opened.is_compressed() {

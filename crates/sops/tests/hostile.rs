@@ -163,6 +163,7 @@ fn metadata_problems_name_their_field() {
     let two = format!("{age}    encrypted_regex: a\n    encrypted_suffix: b\n");
     assert_eq!(field(&two), "encrypted_regex");
     assert_eq!(field(&format!("{age}    mac_only_encrypted: maybe\n")), "mac_only_encrypted");
+    assert_eq!(field(&format!("{age}    shamir_threshold: many\n")), "shamir_threshold");
 }
 
 /// All kinds of key services, each with what its client needs.

@@ -317,23 +317,27 @@ fn write_value(out: &mut String, value: &Value, depth: usize, key: &[u8]) -> Res
     Ok(())
 }
 
-/// As encoding/json writes strings, safe for HTML.
+/// As encoding/json writes strings: safe for HTML, and an escape for each byte that is not UTF-8.
 fn write_string(out: &mut String, text: &[u8]) {
     out.push('"');
-    for c in replace_invalid(text).chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\0'..='\u{1f}' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                out.push_str(&format!("\\u{:04x}", u32::from(c)));
+    for chunk in text.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '"' => out.push_str("\\\""),
+                '\\' => out.push_str("\\\\"),
+                '\n' => out.push_str("\\n"),
+                '\r' => out.push_str("\\r"),
+                '\t' => out.push_str("\\t"),
+                '\u{8}' => out.push_str("\\b"),
+                '\u{c}' => out.push_str("\\f"),
+                '\0'..='\u{1f}' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                    out.push_str(&format!("\\u{:04x}", u32::from(c)));
+                }
+                _ => out.push(c),
             }
-            // A byte that is no UTF-8 is escaped; a replacement character of the text is, too late to tell.
-            _ => out.push(c),
+        }
+        for _ in chunk.invalid() {
+            out.push_str("\\ufffd");
         }
     }
     out.push('"');
