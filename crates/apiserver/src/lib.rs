@@ -23,8 +23,6 @@
 //! # }
 //! ```
 
-#![allow(dead_code, reason = "tables and token requests, which use the rest, come next")]
-
 mod serve;
 mod server;
 mod service;

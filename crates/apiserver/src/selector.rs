@@ -331,11 +331,6 @@ impl FieldSelector {
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.0.iter().all(|test| (get(&test.field).unwrap_or_default() == test.value) == test.equal)
     }
-
-    /// The name this selector pins down, if it does.
-    pub fn required_name(&self) -> Option<&str> {
-        self.0.iter().find(|test| test.equal && test.field == "metadata.name").map(|test| test.value.as_str())
-    }
 }
 
 fn split_unescaped(text: &str) -> Vec<String> {

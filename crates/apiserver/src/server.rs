@@ -196,6 +196,11 @@ impl Handle {
         self.authority.certificate_pem()
     }
 
+    /// A client certificate and its key (PEM) that make their holder `user`.
+    pub fn client_certificate(&self, user: &User) -> Result<(String, String), Error> {
+        Ok(self.authority.client_certificate(user)?)
+    }
+
     /// The current revision: what a list's `resourceVersion` would be.
     pub fn revision(&self) -> u64 {
         self.inner.store.revision()

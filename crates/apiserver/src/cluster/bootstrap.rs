@@ -19,11 +19,24 @@ pub async fn run(server: &Arc<Inner>) -> Result<(), Error> {
         ensure(server, json!({ "kind": "Namespace", "apiVersion": "v1", "metadata": { "name": name } }))
             .await?;
     }
+    ensure(server, own_service()).await?;
     for line in include_str!("bootstrap.jsonl").lines() {
         let object: Value = serde_json::from_str(line).map_err(|e| Error::Bootstrap(e.to_string()))?;
         ensure(server, object).await?;
     }
     Ok(())
+}
+
+/// The Service under which the API server itself is found.
+fn own_service() -> Value {
+    json!({
+        "kind": "Service", "apiVersion": "v1",
+        "metadata": {
+            "name": "kubernetes", "namespace": "default",
+            "labels": { "component": "apiserver", "provider": "kubernetes" },
+        },
+        "spec": { "clusterIP": "10.96.0.1", "ports": [{ "name": "https", "port": 443, "targetPort": 6443 }] },
+    })
 }
 
 async fn ensure(server: &Arc<Inner>, object: Value) -> Result<(), Error> {

@@ -112,11 +112,6 @@ impl Resource {
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|sub| sub.name == name)
     }
-
-    /// `deployments.apps`, or `pods`: how a user says which resource.
-    pub fn qualified(&self) -> &str {
-        &self.storage
-    }
 }
 
 /// The storage name of a resource: `deployments.apps`, `pods`.

@@ -242,11 +242,6 @@ impl Store {
         self.read().dependents.get(uid).cloned().unwrap_or_default()
     }
 
-    /// Places that hold objects, in no order.
-    pub fn places(&self) -> Vec<Place> {
-        self.read().collections.keys().cloned().collect()
-    }
-
     pub async fn create(
         &self,
         place: &Place,
