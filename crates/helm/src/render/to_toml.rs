@@ -1,0 +1,200 @@
+//! `toToml`: TOML as BurntSushi/toml lays it out. Plain keys come before tables, and tables are indented by their depth.
+
+use std::fmt::Write as _;
+
+use gotemplate::{Str, Value};
+
+const MAX_DEPTH: usize = 500;
+
+pub(super) fn write(value: &Value) -> Result<String, String> {
+    let mut encoder = Encoder { out: String::new() };
+    encoder.encode(&mut Vec::new(), value, 0)?;
+    Ok(encoder.out)
+}
+
+struct Encoder {
+    out: String,
+}
+
+impl Encoder {
+    fn encode(&mut self, key: &mut Vec<Str>, value: &Value, depth: usize) -> Result<(), String> {
+        if depth > MAX_DEPTH {
+            return Err("toml: nested too deeply".to_owned());
+        }
+        match value {
+            Value::Nil | Value::NoValue => Ok(()),
+            Value::Map(_) => self.table(key, value, depth),
+            Value::List(list) if is_table_array(value)? => {
+                if key.is_empty() {
+                    return Err("toml: top-level values must be Go maps or structs".to_owned());
+                }
+                for item in list.iter() {
+                    self.newline();
+                    let (indent, name) = (indent(key), dotted(key));
+                    self.put(&format!("{indent}[[{name}]]"));
+                    self.newline();
+                    self.entries(key, item, depth)?;
+                }
+                Ok(())
+            }
+            Value::Func(_) | Value::Complex(_) => {
+                Err(format!("unsupported type for key '{}': {}", dotted(key), value.type_of()))
+            }
+            value => self.key_value(key, value, false, depth),
+        }
+    }
+
+    fn table(&mut self, key: &mut Vec<Str>, value: &Value, depth: usize) -> Result<(), String> {
+        if key.len() == 1 {
+            self.newline();
+        }
+        if !key.is_empty() {
+            let (indent, name) = (indent(key), dotted(key));
+            self.put(&format!("{indent}[{name}]"));
+            self.newline();
+        }
+        self.entries(key, value, depth)
+    }
+
+    fn entries(&mut self, key: &mut Vec<Str>, value: &Value, depth: usize) -> Result<(), String> {
+        for (name, value) in ordered(value)? {
+            key.push(name);
+            self.encode(key, &value, depth + 1)?;
+            key.pop();
+        }
+        Ok(())
+    }
+
+    fn key_value(&mut self, key: &[Str], value: &Value, inline: bool, depth: usize) -> Result<(), String> {
+        if let Some(name) = key.last() {
+            let indent = if inline { String::new() } else { indent(key) };
+            self.put(&format!("{indent}{} = ", bare_or_quoted(name)));
+        }
+        self.element(value, depth)?;
+        if !inline && !key.is_empty() {
+            self.newline();
+        }
+        Ok(())
+    }
+
+    fn element(&mut self, value: &Value, depth: usize) -> Result<(), String> {
+        if depth > MAX_DEPTH {
+            return Err("toml: nested too deeply".to_owned());
+        }
+        match value {
+            Value::Bool(value) => self.put(&value.to_string()),
+            Value::Float64(value) => self.put(&float(*value)),
+            Value::String(text) => self.put(&quoted(&text.to_lossy())),
+            Value::Duration(duration) => self.put(&quoted(&duration.to_string())),
+            Value::Time(time) => self.put(&time.rfc3339_nano()),
+            Value::Bytes(bytes) => {
+                let items = bytes.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+                self.put(&format!("[{items}]"));
+            }
+            Value::List(items) => {
+                self.put("[");
+                for (at, item) in items.iter().enumerate() {
+                    self.put(if at == 0 { "" } else { ", " });
+                    self.element(item, depth + 1)?;
+                }
+                self.put("]");
+            }
+            Value::Map(_) => {
+                let entries = ordered(value)?;
+                self.put("{");
+                for (at, (name, value)) in entries.iter().enumerate() {
+                    self.put(if at == 0 { "" } else { ", " });
+                    self.key_value(std::slice::from_ref(name), value, true, depth + 1)?;
+                }
+                self.put("}");
+            }
+            other => match (other.as_int(), other.as_uint()) {
+                (Some(value), _) => self.put(&value.to_string()),
+                (None, Some(value)) => self.put(&value.to_string()),
+                (None, None) => return Err(format!("unexpected type: {}", other.type_of())),
+            },
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, text: &str) {
+        self.out.push_str(text);
+    }
+
+    /// Only once something has been written.
+    fn newline(&mut self) {
+        if !self.out.is_empty() {
+            self.out.push('\n');
+        }
+    }
+}
+
+/// The entries of a map that are not null: plain values first, then tables, each sorted.
+fn ordered(value: &Value) -> Result<Vec<(Str, Value)>, String> {
+    let Value::Map(map) = value else { return Ok(Vec::new()) };
+    let mut direct = Vec::new();
+    let mut tables = Vec::new();
+    for (key, value) in map.snapshot() {
+        let is_table = matches!(value, Value::Map(_)) || is_table_array(&value)?;
+        match value {
+            Value::Nil | Value::NoValue => {}
+            value if is_table => tables.push((key, value)),
+            value => direct.push((key, value)),
+        }
+    }
+    direct.append(&mut tables);
+    Ok(direct)
+}
+
+fn is_table_array(value: &Value) -> Result<bool, String> {
+    let Value::List(items) = value else { return Ok(false) };
+    if items.iter().any(Value::is_nil) {
+        return Err("toml: cannot encode array with nil element".to_owned());
+    }
+    Ok(!items.is_empty() && items.iter().all(|item| matches!(item, Value::Map(_))))
+}
+
+fn indent(key: &[Str]) -> String {
+    "  ".repeat(key.len().saturating_sub(1))
+}
+
+fn dotted(key: &[Str]) -> String {
+    key.iter().map(bare_or_quoted).collect::<Vec<_>>().join(".")
+}
+
+fn bare_or_quoted(key: &Str) -> String {
+    let text = key.to_lossy();
+    let bare = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    if bare { text.into_owned() } else { quoted(&text) }
+}
+
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\x08' => out.push_str("\\b"),
+            '\t' => out.push_str("\\t"),
+            '\n' => out.push_str("\\n"),
+            '\x0c' => out.push_str("\\f"),
+            '\r' => out.push_str("\\r"),
+            '\0'..='\x1f' | '\x7f' => write!(out, "\\u{:04x}", c as u32).expect("a String takes all"),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Go's `%g` with at least one digit after the point.
+fn float(value: f64) -> String {
+    if value.is_nan() {
+        return "nan".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    let text = yaml::format_float_g(value);
+    if text.contains(['e', '.']) { text } else { format!("{text}.0") }
+}
