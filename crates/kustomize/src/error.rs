@@ -7,6 +7,8 @@ use std::fmt;
 pub enum Error {
     /// Where it happened, then what.
     Context { context: String, source: Box<Error> },
+    /// What happened in kustomize's words, then the object and the file it happened to, which those leave out.
+    Located { source: Box<Error>, place: String },
     /// A path in `resources` is no usable file, and no folder that builds either.
     NeitherFileNorFolder { as_file: Box<Error>, as_folder: Box<Error> },
     /// Independent failures of one build.
@@ -80,6 +82,15 @@ impl Error {
         }
     }
 
+    /// The same error with the object or file it is about behind it.
+    pub(crate) fn located(self, place: impl Into<String>) -> Self {
+        let new = place.into();
+        match self {
+            Self::Located { source, place } => Self::Located { source, place: format!("{place}, {new}") },
+            error => Self::Located { source: Box::new(error), place: new },
+        }
+    }
+
     /// The errors of independent parts as one.
     pub(crate) fn join(errors: Vec<Error>) -> Result<(), Error> {
         let mut flat = Vec::new();
@@ -99,7 +110,7 @@ impl Error {
     /// What kind of failure this is; of several, the first.
     pub fn class(&self) -> Class {
         match self {
-            Self::Context { source, .. } => source.class(),
+            Self::Context { source, .. } | Self::Located { source, .. } => source.class(),
             Self::NeitherFileNorFolder { as_file, as_folder } => {
                 // A file that was read but is no resource says more than that it is no folder.
                 match (as_file.class(), as_folder.class()) {
@@ -130,6 +141,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Context { context, source } => write!(f, "{context}: {source}"),
+            Self::Located { source, place } => write!(f, "{}\n({place})", source.to_string().trim_end()),
             Self::NeitherFileNorFolder { as_file, as_folder } => {
                 write!(f, "accumulation err='{as_file}': {as_folder}")
             }

@@ -81,7 +81,10 @@ fn check(case: &Path, score: &mut Score) {
             Err(text) => {
                 let recorded = fs::read_to_string(case.join("error.txt")).unwrap();
                 let shown = text.replace(input.to_str().unwrap(), "{{ROOT}}").replace("&{0x0", "&{{{PTR}}");
-                if shown.trim_end() == recorded.trim_end() {
+                // Behind kustomize's words we may say which object they are about.
+                let shown = shown.trim_end();
+                let located = shown.ends_with(')').then(|| shown.rsplit_once("\n(in ")).flatten();
+                if located.map_or(shown, |(text, _)| text).trim_end() == recorded.trim_end() {
                     score.error_exact += 1;
                 } else {
                     score.error_other += 1;

@@ -26,6 +26,23 @@ pub(crate) enum PatchContent {
 
 /// Applies an entry of `patches`.
 pub(crate) fn apply(space: &mut Workspace, resources: &mut Resources, patch: Patch) -> Result<(), Error> {
+    let source = patch.source.clone();
+    apply_unlocated(space, resources, patch).map_err(|error| match error {
+        error @ Error::Located { .. } => error.located(format!("by {}", shortened(&source))),
+        error => error,
+    })
+}
+
+/// Enough of a patch to know it again.
+fn shortened(source: &str) -> String {
+    const LENGTH: usize = 120;
+    match source.char_indices().nth(LENGTH) {
+        Some((at, _)) => format!("{}…", &source[..at]),
+        None => source.to_owned(),
+    }
+}
+
+fn apply_unlocated(space: &mut Workspace, resources: &mut Resources, patch: Patch) -> Result<(), Error> {
     match (patch.content, patch.target) {
         (PatchContent::Strategic(patches), Some(target)) => {
             apply_to_selected(space, resources, patches, &target, &patch.source)
@@ -144,12 +161,13 @@ fn merge_into(
     }
     let forgets = wipes_annotations(&space.tree, patch_root);
     let merged = merge::merge(&mut space.tree, &space.schemas, root, patch_root, MergeOptions::BUILD);
-    let merged = match merged {
-        Err(error) if kind == "Secret" => {
-            return Err(Error::new(error.class(), without_contents(&error.to_string())));
-        }
-        merged => merged?,
-    };
+    let merged = merged.map_err(|error| {
+        let error = match kind.as_str() {
+            "Secret" => Error::new(error.class(), without_contents(&error.to_string())),
+            _ => error,
+        };
+        error.located(format!("in {}", resource.id(&space.tree, &space.schemas)))
+    })?;
     if merged.is_none() || space.tree.is_null_or_empty(root) {
         resource.root = None;
         resources.forget_ids();
@@ -198,7 +216,9 @@ pub(crate) fn apply_json(
         if history == History::Store {
             resource.store_previous_id(&mut space.tree, &space.schemas)?;
         }
-        patch_json(&mut space.tree, resource, operations)?;
+        let id = resource.id(&space.tree, &space.schemas);
+        patch_json(&mut space.tree, resource, operations)
+            .map_err(|error| error.located(format!("in {id}")))?;
     }
     Ok(())
 }
