@@ -57,6 +57,8 @@ fn golden_cases_without_a_cluster() {
         println!("corpus cli: skipped: no corpus at {}", corpus.display());
         return;
     }
+    let unpacked = tempfile::tempdir().unwrap();
+    let template = testdata(&corpus, unpacked.path());
     let mut files: Vec<PathBuf> =
         fs::read_dir(corpus.join("cases")).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -71,7 +73,7 @@ fn golden_cases_without_a_cluster() {
                 skipped += 1;
                 continue;
             }
-            match play(&corpus, case) {
+            match play(&template, case) {
                 problems if problems.is_empty() => passed += 1,
                 problems => {
                     if MUST_PASS.contains(&name.as_str()) {
@@ -105,31 +107,38 @@ fn playable(case: &Value) -> bool {
         && case["expect"].get("tar").is_none()
 }
 
+/// The corpus' files together with those that are kept packed.
+fn testdata(corpus: &Path, to: &Path) -> PathBuf {
+    let folder = to.join("testdata");
+    copy(&corpus.join("testdata"), &folder);
+    let archive = corpus.join("fixtures.tar.gz");
+    if archive.exists() {
+        let mut tar = Command::new("tar");
+        tar.arg("xzf")
+            .arg(archive)
+            .arg("-C")
+            .arg(to)
+            .args(["--wildcards", "./testdata/*"])
+            .stderr(Stdio::null());
+        assert!(tar.status().is_ok_and(|status| status.success()), "fixtures.tar.gz cannot be unpacked");
+    }
+    folder
+}
+
 struct Outcome {
     code: i32,
     stdout: String,
     stderr: String,
 }
 
-fn play(corpus: &Path, case: &Value) -> Vec<String> {
+fn play(template: &Path, case: &Value) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let root = fs::canonicalize(folder.path()).unwrap();
     let (cwd, tmp, home) = (root.join("work"), root.join("t"), root.join("home"));
     for path in [&cwd, &tmp, &home] {
         fs::create_dir_all(path).unwrap();
     }
-    copy(&corpus.join("testdata"), &cwd.join("testdata"));
-    if corpus.join("fixtures.tar.gz").exists() {
-        let archive = corpus.join("fixtures.tar.gz");
-        let mut tar = Command::new("tar");
-        tar.arg("xzf")
-            .arg(archive)
-            .arg("-C")
-            .arg(&cwd)
-            .args(["--wildcards", "./testdata/*"])
-            .stderr(Stdio::null());
-        assert!(tar.status().is_ok_and(|status| status.success()), "fixtures.tar.gz cannot be unpacked");
-    }
+    copy(template, &cwd.join("testdata"));
     let kubeconfig = root.join("kubeconfig");
     fs::write(&kubeconfig, DEAD).unwrap();
     let mut values: BTreeMap<String, String> = BTreeMap::new();

@@ -1,13 +1,18 @@
 //! One file per verb, and where each command line goes.
 
+mod check;
 mod completion;
 mod create;
+mod debug;
 mod delete;
 mod envsubst;
+mod events;
 mod export;
 mod get;
+mod logs;
 mod reconcile;
 mod resume;
+mod stats;
 mod suspend;
 pub(crate) mod version;
 
@@ -30,6 +35,11 @@ pub(crate) async fn run(run: &Invocation) -> Result<(), CliError> {
         "resume" => resume::run(run, kind(run)?).await,
         "delete" => delete::run(run, kind(run)?).await,
         "export" => export::run(run, kind(run)?).await,
+        "stats" => stats::run(run).await,
+        "check" => check::run(run).await,
+        "events" => events::run(run).await,
+        "logs" => logs::run(run).await,
+        "debug" => debug::run(run, kind(run)?).await,
         "version" => version::run(run).await,
         "envsubst" => envsubst::run(run),
         "completion" => completion::run(run),
