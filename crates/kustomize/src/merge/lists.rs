@@ -1,8 +1,6 @@
 //! Lists merged element by element: elements with the same keys are one.
 
-use kube_schema::Schema;
-
-use super::{Direction, Merged, Merger, Pair, directive, failed};
+use super::{Direction, Known, Merged, Merger, Pair, directive, failed};
 use crate::error::{Class, Error};
 use crate::merge::directive::Directive;
 use crate::tree::{ElementSet, Kind, NodeId, Tree};
@@ -19,12 +17,13 @@ impl<'a> Merger<'a> {
     pub(super) fn walk_list(
         &mut self,
         mut pair: Pair,
-        schema: Option<Schema<'a>>,
+        schema: Option<Known<'a>>,
     ) -> Result<Option<Merged>, Error> {
         let Some(dest) = self.visit_list(pair)? else { return Ok(None) };
         pair.dest = Some(dest);
         let mut keys: Vec<String> = Vec::new();
         let mut strategy = None;
+        let schema = schema.and_then(Known::schema);
         if let Some(schema) = schema {
             strategy = schema.patch_strategy();
             keys = schema.merge_keys().into_iter().map(str::to_owned).collect();
@@ -32,7 +31,7 @@ impl<'a> Merger<'a> {
         if strategy.is_none() && keys.is_empty() {
             keys.push(self.guess_key(pair)?);
         }
-        let items = schema.and_then(|schema| schema.items());
+        let items = schema.and_then(|schema| schema.items()).map(Known::Schema);
         let merged = if keys.is_empty() {
             let values = self.primitive_values(pair);
             self.merge_elements(pair, dest, &[String::new()], values, items)?
@@ -123,7 +122,7 @@ impl<'a> Merger<'a> {
         dest: NodeId,
         keys: &[String],
         mut all: Vec<Vec<String>>,
-        schema: Option<Schema<'a>>,
+        schema: Option<Known<'a>>,
     ) -> Result<NodeId, Error> {
         let lengths: usize =
             [Some(dest), pair.patch].into_iter().flatten().map(|list| self.tree.content(list).len()).sum();
@@ -157,7 +156,7 @@ impl<'a> Merger<'a> {
         added: NodeId,
         keys: &[String],
         values: &[String],
-        schema: Option<Schema<'a>>,
+        schema: Option<Known<'a>>,
     ) -> Result<(), Error> {
         let elements = self.elements_with(pair, keys, values);
         let merged = self.walk(elements, schema)?.map(|merged| merged.node);

@@ -70,6 +70,23 @@ struct Pair {
     patch: Option<NodeId>,
 }
 
+/// What is known about the schema of a place.
+#[derive(Clone, Copy)]
+enum Known<'a> {
+    Schema(Schema<'a>),
+    /// A comment claims to be the schema, and says nothing that matters here.
+    Comment,
+}
+
+impl<'a> Known<'a> {
+    fn schema(self) -> Option<Schema<'a>> {
+        match self {
+            Self::Schema(schema) => Some(schema),
+            Self::Comment => None,
+        }
+    }
+}
+
 /// The outcome for one place.
 #[derive(Clone, Copy, Debug)]
 struct Merged {
@@ -89,8 +106,12 @@ fn failed(text: impl ToString) -> Error {
 }
 
 impl<'a> Merger<'a> {
-    fn walk(&mut self, pair: Pair, schema: Option<Schema<'a>>) -> Result<Option<Merged>, Error> {
-        let schema = schema.or_else(|| self.schema_of(pair));
+    fn walk(&mut self, pair: Pair, schema: Option<Known<'a>>) -> Result<Option<Merged>, Error> {
+        let has_comment = [pair.dest, pair.patch]
+            .into_iter()
+            .flatten()
+            .any(|node| !self.tree.is_null(node) && self.tree.schema_comment(node));
+        let schema = if has_comment { Some(Known::Comment) } else { schema.or_else(|| self.schema_of(pair)) };
         match self.kind(pair) {
             None => self.walk_map(pair, schema),
             Some(kind) => {
@@ -120,19 +141,20 @@ impl<'a> Merger<'a> {
     }
 
     /// An object inside a place without a schema brings its own.
-    fn schema_of(&self, pair: Pair) -> Option<Schema<'a>> {
+    fn schema_of(&self, pair: Pair) -> Option<Known<'a>> {
         [pair.dest, pair.patch].into_iter().flatten().find_map(|node| {
             let field = |name| {
                 let value = self.tree.get(node, name).filter(|value| !self.tree.is_null_or_empty(*value))?;
                 Some(self.tree.text(value)).filter(|text| !text.is_empty())
             };
-            self.schemas.of_kind(field("apiVersion")?, field("kind")?)
+            self.schemas.of_kind(field("apiVersion")?, field("kind")?).map(Known::Schema)
         })
     }
 
-    fn is_associative(&self, pair: Pair, schema: Option<Schema<'_>>) -> bool {
+    fn is_associative(&self, pair: Pair, schema: Option<Known<'_>>) -> bool {
         match schema {
-            Some(schema) => schema.has_patch_strategy("merge"),
+            Some(Known::Schema(schema)) => schema.has_patch_strategy("merge"),
+            Some(Known::Comment) => false,
             None => {
                 self.options.infer_keys
                     && [pair.dest, pair.patch]
@@ -143,7 +165,7 @@ impl<'a> Merger<'a> {
         }
     }
 
-    fn walk_map(&mut self, mut pair: Pair, schema: Option<Schema<'a>>) -> Result<Option<Merged>, Error> {
+    fn walk_map(&mut self, mut pair: Pair, schema: Option<Known<'a>>) -> Result<Option<Merged>, Error> {
         let Some(result) = self.visit_map(pair)? else { return Ok(None) };
         let dest = result.node;
         pair.dest = Some(dest);
@@ -152,7 +174,7 @@ impl<'a> Merger<'a> {
             let patch_field = pair.patch.and_then(|patch| self.tree.entry(patch, &key));
             let fields =
                 Pair { dest: dest_field.map(|(_, value)| value), patch: patch_field.map(|(_, value)| value) };
-            let field_schema = schema.and_then(|schema| schema.child(&key));
+            let field_schema = self.field_schema(schema, &key, [dest_field, patch_field]);
             match self.walk(fields, field_schema)? {
                 None if key.is_empty() => self.tree.demand(dest, Kind::Scalar).map_err(failed)?,
                 None => self.tree.clear(dest, &key).map_err(failed)?,
@@ -163,6 +185,21 @@ impl<'a> Merger<'a> {
             }
         }
         Ok(Some(result))
+    }
+
+    /// The schema of a field, unless a comment beside its key or value claims to be one.
+    fn field_schema(
+        &self,
+        schema: Option<Known<'a>>,
+        key: &str,
+        fields: [Option<(NodeId, NodeId)>; 2],
+    ) -> Option<Known<'a>> {
+        let claimed =
+            |(key, value): (NodeId, NodeId)| self.tree.schema_comment(value) || self.tree.schema_comment(key);
+        if fields.into_iter().flatten().any(claimed) {
+            return Some(Known::Comment);
+        }
+        schema.and_then(Known::schema).and_then(|schema| schema.child(key)).map(Known::Schema)
     }
 
     fn visit_map(&mut self, pair: Pair) -> Result<Option<Merged>, Error> {

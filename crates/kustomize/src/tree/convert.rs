@@ -15,6 +15,8 @@ fn limits(bytes: usize) -> Limits {
 pub(crate) fn parse(text: &[u8]) -> Result<Option<Node>, yaml::Error> {
     let mut options = yaml::Options::new(Schema::V3).with_expanded_aliases();
     options.limits = limits(text.len());
+    // Comments only matter where one may be a schema: see `Tree::schema_comment`.
+    options.comments = text.windows(3).any(|bytes| matches!(bytes, b"# {" | [b'#', b'{', _]));
     Ok(yaml::parse_one(text, &options)?.map(|document| document.root))
 }
 
@@ -138,6 +140,15 @@ impl Tree {
             }
             Body::Map { .. } | Body::Seq { .. } => false,
         }
+    }
+
+    /// Whether the comment of a node is a JSON object: kyaml takes that for a schema, which then hides the one
+    /// that the place of the node has.
+    pub(crate) fn schema_comment(&self, id: NodeId) -> bool {
+        let Some(comments) = self.comments.get(&id) else { return false };
+        let first = [&comments.line, &comments.head].into_iter().find(|text| !text.is_empty());
+        let json = first.and_then(|text| serde_json::from_str::<Json>(text.trim_start_matches('#')).ok());
+        matches!(json, Some(Json::Object(fields)) if !fields.is_empty())
     }
 
     /// The node as kyaml prints it.

@@ -120,6 +120,9 @@ impl Tree {
         all.dedup();
         for id in &all {
             self[*id].body = Body::empty(Kind::Seq);
+            if !self.comments.is_empty() {
+                self.comments.remove(id);
+            }
         }
         self.free.append(&mut all);
     }
@@ -237,7 +240,11 @@ impl Tree {
                 *child = self.deep_copy(*child);
             }
         }
-        self.add(data)
+        let copy = self.add(data);
+        if let Some(comments) = self.comments.get(&id) {
+            self.comments.insert(copy, comments.clone());
+        }
+        copy
     }
 }
 
