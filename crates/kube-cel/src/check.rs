@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use crate::ast::{Expr, Kind, Macro, MacroKind};
 use crate::libraries;
 use crate::signatures::{self, Signature};
-use crate::types::Type;
+use crate::static_type::Type;
 use crate::value::Literal;
 use crate::{CompileError, Environment};
 

@@ -27,14 +27,14 @@ mod libraries;
 mod parse;
 mod quantity;
 mod signatures;
-mod types;
+mod static_type;
 mod value;
 
 #[cfg(test)]
 mod tests;
 
 pub use quantity::{Quantity, QuantityError};
-pub use types::{ObjectType, Type};
+pub use static_type::{ObjectType, Type};
 pub use value::{Key, List, Map, Text, Value};
 
 use ast::Expr;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use crate::Libraries;
-use crate::types::Type;
+use crate::static_type::Type;
 
 /// One way to call a function.
 pub(crate) struct Signature {

@@ -12,8 +12,10 @@ mod get;
 mod logs;
 mod reconcile;
 mod resume;
+mod serve;
 mod stats;
 mod suspend;
+mod up;
 pub(crate) mod version;
 
 use crate::error::{CliError, fail};
@@ -28,6 +30,8 @@ pub(crate) async fn run(run: &Invocation) -> Result<(), CliError> {
     }
     let path = run.row.path;
     match path.split(' ').next().unwrap_or_default() {
+        "up" => up::run(run).await,
+        "serve" => serve::run(run).await,
         "create" => create::run(run).await,
         "get" => get::run(run).await,
         "reconcile" => reconcile::run(run, kind(run)?).await,

@@ -16,23 +16,38 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
+use crate::error::{CliError, fail};
+use crate::tree::Invocation;
+
 const NAMESPACE: &str = "flux-system";
 const MANAGER: &str = "flux-up";
 /// How often the files and the objects are looked at.
 const LOOK: Duration = Duration::from_millis(300);
 
-pub struct Options {
-    pub folder: Option<PathBuf>,
+struct Options {
+    folder: Option<PathBuf>,
     /// The entry point below the folder; found by itself when `None`.
-    pub path: Option<String>,
+    path: Option<String>,
     /// Where the kubeconfig and the artifacts are kept; thrown away when `None`.
-    pub state: Option<PathBuf>,
-    pub port: u16,
+    state: Option<PathBuf>,
+    port: u16,
     /// Ends as soon as everything is ready instead of following the files.
-    pub once: bool,
+    once: bool,
 }
 
-pub async fn run(options: Options) -> anyhow::Result<()> {
+pub(super) async fn run(run: &Invocation) -> Result<(), CliError> {
+    let port = run.text("port");
+    let options = Options {
+        folder: run.name().map(PathBuf::from),
+        path: run.some("path").map(str::to_owned),
+        state: run.some("state").map(PathBuf::from),
+        port: port.parse().map_err(|_| fail!("--port '{port}' is not a port"))?,
+        once: run.is("once"),
+    };
+    up(options).await.map_err(|error| fail!("{error:#}"))
+}
+
+async fn up(options: Options) -> anyhow::Result<()> {
     let started = Instant::now();
     let folder = options.folder.clone().unwrap_or_else(example_fleet);
     let folder = folder.canonicalize().map_err(|error| anyhow::anyhow!("{}: {error}", folder.display()))?;
@@ -115,7 +130,9 @@ fn local_urls(folder: &Path, own: &str) -> Vec<String> {
     let config = folder.ancestors().map(|at| at.join(".git/config")).find(|config| config.is_file());
     if let Some(text) = config.and_then(|config| std::fs::read_to_string(config).ok()) {
         let remotes = text.lines().filter_map(|line| line.trim().strip_prefix("url"));
-        urls.extend(remotes.filter_map(|rest| rest.trim().strip_prefix('=')).map(|url| url.trim().to_owned()));
+        urls.extend(
+            remotes.filter_map(|rest| rest.trim().strip_prefix('=')).map(|url| url.trim().to_owned()),
+        );
     }
     urls
 }
@@ -149,8 +166,10 @@ async fn install(client: &Client) -> anyhow::Result<()> {
     for definition in flux_api::crds::all() {
         apply(&crds, &definition).await?;
     }
-    let namespaces: Api<DynamicObject> = Api::all_with(client.clone(), &resource("", "v1", "Namespace", "namespaces"));
-    apply(&namespaces, &json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } })).await
+    let namespaces: Api<DynamicObject> =
+        Api::all_with(client.clone(), &resource("", "v1", "Namespace", "namespaces"));
+    apply(&namespaces, &json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } }))
+        .await
 }
 
 async fn bootstrap(client: &Client, url: &str, entry_points: &[String]) -> anyhow::Result<()> {
@@ -242,9 +261,11 @@ async fn states(client: &Client) -> anyhow::Result<BTreeMap<String, String>> {
 
 fn state(object: &DynamicObject) -> String {
     let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
-    let ready = conditions.into_iter().flatten().find(|one| one.get("type").and_then(Value::as_str) == Some("Ready"));
+    let ready =
+        conditions.into_iter().flatten().find(|one| one.get("type").and_then(Value::as_str) == Some("Ready"));
     let text = |key: &str| ready.and_then(|ready| ready.get(key)).and_then(Value::as_str).unwrap_or_default();
-    let current = object.data.pointer("/status/observedGeneration").and_then(Value::as_i64) == object.metadata.generation;
+    let current = object.data.pointer("/status/observedGeneration").and_then(Value::as_i64)
+        == object.metadata.generation;
     match text("status") {
         "True" if current => format!("✔ {}", text("message")),
         "False" => format!("✗ {}: {}", text("reason"), text("message")),
