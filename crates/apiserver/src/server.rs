@@ -96,13 +96,11 @@ impl Builder {
 
     /// Starts the server's controllers on the current tokio runtime; when this returns, it is ready.
     pub async fn start(self) -> Result<Handle, Error> {
+        let builtin = Registry::new(&[]);
         let store = match &self.data {
             Some(folder) => Store::open(folder, |place, value| {
-                let registry = Registry::new(&[]);
-                registry
-                    .stored(place)
-                    .map(|resource| crate::strategy::field_values(resource, value))
-                    .unwrap_or_default()
+                let resource = builtin.stored(place);
+                resource.map(|resource| crate::strategy::field_values(resource, value)).unwrap_or_default()
             })?,
             None => Store::in_memory(),
         };
@@ -123,7 +121,7 @@ impl Builder {
         let (stop, stopped) = tokio::sync::watch::channel(false);
         let inner = Arc::new(Inner {
             store,
-            registry: RwLock::new(Arc::new(Registry::new(&[]))),
+            registry: RwLock::new(Arc::new(builtin)),
             clock: self.clock,
             auth,
             rbac: RwLock::new(None),

@@ -224,6 +224,18 @@ impl Status {
         Status::new(StatusCode::FORBIDDEN, "Forbidden", format!("forbidden: {why}")).with_empty_details()
     }
 
+    /// An admission policy said no; its author chose the reason.
+    pub fn denied(about: About<'_>, why: &str, reason: &str) -> Status {
+        let mut status = Status::forbidden(about, why).with_causes_plain(why);
+        (status.code, status.reason) = match reason {
+            "Unauthorized" => (StatusCode::UNAUTHORIZED, "Unauthorized"),
+            "Forbidden" => (StatusCode::FORBIDDEN, "Forbidden"),
+            "RequestEntityTooLarge" => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
+            _ => (StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
+        };
+        status
+    }
+
     pub fn namespace_terminating(about: About<'_>, namespace: &str) -> Status {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");

@@ -100,7 +100,10 @@ impl Controllers {
         if !stored.owners.is_empty() {
             garbage::requeue_owners(server, stored);
         }
-        if let Some(custom) = &resource.custom {
+        // A CRD that is going waits for the last of its objects.
+        if let Some(custom) = &resource.custom
+            && server.store.get(crds::PLACE, &custom.crd).is_some_and(|crd| crd.deleting)
+        {
             self.crds.add(custom.crd.clone());
         }
         if !stored.namespace().is_empty() {

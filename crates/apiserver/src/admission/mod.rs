@@ -1,6 +1,9 @@
 //! What a write must pass beyond its own validity: is its namespace open, may this be deleted, may this user hand out
 //! these rights; and what the cluster fills in (addresses, finalizers, service accounts).
 
+mod policies;
+
+use policies::Operation;
 use serde_json::{Value, json};
 
 use crate::auth::rbac::{self, Rule};
@@ -49,9 +52,10 @@ pub fn mutate(call: &Call, old: Option<&Value>, new: &mut Value) -> Result<(), S
 /// Checks that need to see more than the object.
 pub fn validate(call: &Call, old: Option<&Value>, new: &Value) -> Result<(), Status> {
     if &*call.resource.group == rbac::GROUP {
-        return no_escalation(call, old, new);
+        no_escalation(call, old, new)?;
     }
-    Ok(())
+    let operation = if old.is_some() { Operation::Update } else { Operation::Create };
+    policies::check(call, operation, old, Some(new))
 }
 
 pub fn delete(call: &Call, object: &Value) -> Result<(), Status> {
@@ -59,7 +63,7 @@ pub fn delete(call: &Call, object: &Value) -> Result<(), Status> {
     if &*call.resource.storage == "namespaces" && IMMORTAL.contains(&name) {
         return Err(Status::forbidden(call.about(), "this namespace may not be deleted"));
     }
-    Ok(())
+    policies::check(call, Operation::Delete, Some(object), None)
 }
 
 /// What a deletion adds to an object before it begins.
