@@ -1,0 +1,1 @@
+{{ define "x" }}{{ .Values.a.b.c }}{{ end }}{{ define "y" }}{{ include "x" . }}{{ end }}{{ define "r" }}{{ required "need" .Values.zz }}{{ end }}{{ define "f" }}{{ fail "boom: now" }}{{ end }}
