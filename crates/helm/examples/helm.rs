@@ -28,7 +28,6 @@ fn main() -> ExitCode {
     match result {
         Ok(output) => {
             let written = out.write_all(output.as_bytes()).and_then(|()| out.flush());
-            // The system takes the memory back faster than every destructor would.
             std::process::exit(i32::from(written.is_err()))
         }
         Err(error) => {
@@ -204,7 +203,10 @@ fn write_template(words: &[&str], out: &mut dyn Write) -> Result<(), String> {
     for warning in &rendered.warnings {
         eprintln!("{warning}");
     }
-    print(&rendered, &flags, out)
+    let result = print(&rendered, &flags, out);
+    // The program is about to end, and the system takes memory back faster than every destructor would.
+    std::mem::forget((chart, rendered));
+    result
 }
 
 fn fail(error: &RenderError) -> String {

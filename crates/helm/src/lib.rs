@@ -42,8 +42,8 @@ pub use path_match::path_matches;
 pub use post_render::PostRender;
 pub use provenance::{ProvenanceError, Verification, verify};
 pub use render::{
-    Crd, Lookup, NoCluster, Operation, Options, ReleaseOptions, RenderError, Rendered, functions, render,
-    render_files,
+    Crd, Lookup, NoCluster, Operation, Options, ReleaseOptions, RenderError, Rendered, api_versions,
+    functions, render, render_files,
 };
 pub use values::{SetError, SetMode, Values};
 

@@ -26,6 +26,7 @@ use crate::values::{Coalescing, Values, coalesce_values, table, to_json};
 use crate::{Dialect, schema};
 
 pub use functions::{Lookup, NoCluster, functions};
+pub use objects::api_versions;
 
 /// What is being rendered for.
 #[derive(Clone, Debug)]

@@ -220,6 +220,12 @@ pub(super) fn capabilities(capabilities: &Capabilities, dialect: Dialect) -> Val
     })
 }
 
+/// API versions as templates see them: a list that knows what it [`Has`](https://helm.sh/docs/chart_template_guide/builtin_objects/).
+pub fn api_versions<S: Into<Str>>(versions: impl IntoIterator<Item = S>) -> Value {
+    let versions = versions.into_iter().map(|version| Value::String(version.into())).collect();
+    Value::List(List::typed(Type::Named(&VERSION_SET), versions))
+}
+
 struct CapabilitiesStruct {
     type_name: &'static str,
     kube_version: Value,
