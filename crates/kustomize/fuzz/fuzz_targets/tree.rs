@@ -1,4 +1,4 @@
-//! Any tree of files: a build ends in a result. `cargo +nightly fuzz run build`.
+//! Any tree of files: a build ends in a result. `cargo +nightly fuzz run tree`.
 #![no_main]
 
 use file_tree::{MemoryTree, TreePath};
