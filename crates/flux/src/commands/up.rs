@@ -21,6 +21,8 @@ use crate::tree::Invocation;
 
 const NAMESPACE: &str = "flux-system";
 const MANAGER: &str = "flux-up";
+/// There are no nodes here: Pods pretend to have started after this long.
+const WORKLOADS_READY_AFTER: Duration = Duration::from_millis(500);
 /// How often the files and the objects are looked at.
 const LOOK: Duration = Duration::from_millis(300);
 
@@ -57,7 +59,8 @@ async fn up(options: Options) -> anyhow::Result<()> {
     let thrown_away = tempfile::tempdir()?;
     let state = options.state.clone().unwrap_or_else(|| thrown_away.path().to_owned());
     std::fs::create_dir_all(&state)?;
-    let server = apiserver::Server::builder().start().await?;
+    let workloads = apiserver::Simulation::On { delay: WORKLOADS_READY_AFTER };
+    let server = apiserver::Server::builder().simulation(workloads).start().await?;
     let listening = server.serve(([127, 0, 0, 1], options.port).into()).await?;
     let kubeconfig = state.join("kubeconfig");
     listening.write_kubeconfig(&kubeconfig)?;
