@@ -16,6 +16,7 @@ use crate::kustomize::kustomization::{self, Kustomizations};
 use crate::reconcile::run::{Pace, listen_to_own};
 use crate::reconcile::{Cache, Events, Queue, Reconcile, run};
 use crate::source::git_repository::GitRepositories;
+use crate::source::skeleton::Sources;
 use crate::{kustomize, source};
 
 /// What is under way when the process is told to end has this long.
@@ -124,7 +125,8 @@ impl Manager {
                     jitter_percent: options.jitter_percent,
                     local: options.local.clone(),
                 });
-                self.work(Arc::new(GitRepositories { ctx }), 2, options);
+                let source = GitRepositories { ctx: ctx.clone() };
+                self.work(Arc::new(Sources { ctx: ctx.clone(), source }), 2, options);
             }
             Controller::Kustomize => {
                 let ctx = Arc::new(kustomize::Context {

@@ -3,37 +3,28 @@
 //! Looks at the remote first and fetches only when something changed. Whatever fails, the last artifact stays
 //! where it is and is served on.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use file_tree::{Files, TreePath};
 use flux_api::Object;
 use flux_api::artifact::Artifact;
-use flux_api::condition::{self, ConditionStatus};
 use flux_api::kinds::{self, Kind};
 use flux_api::revision::Revision;
 use flux_api::source::{GitRepository, GitRepositoryStatus};
 use flux_remote::git::{self, Checkout, Commit, Http, Limits, Mode, ObjectStore, Pick, Reference};
 use flux_remote::ignore::{self, Ignore};
 use flux_remote::local::LocalFolder;
-use futures::future::BoxFuture;
-use kube::ResourceExt;
-use kube::api::DynamicObject;
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use super::{
-    ARTIFACT_IN_STORAGE, ARTIFACT_OUTDATED, Context, FETCH_FAILED, STORAGE_OPERATION_FAILED, credentials,
-    summarize,
-};
+use super::skeleton::{self, Fetched, Job, Source};
+use super::{Context, FETCH_FAILED, STORAGE_OPERATION_FAILED, credentials};
 use crate::artifact::storage::{Contents, Each};
-use crate::reconcile::events::Happening;
-use crate::reconcile::{Conditions, Next, ObjectKey, Reconcile, Severity, Worker, jittered, status};
-use flux_api::names::{FINALIZER, RECONCILE_REQUEST};
+use crate::reconcile::{ObjectKey, Worker};
 
 const KIND: &Kind = &kinds::GIT_REPOSITORY;
-const MANAGER: &str = "source-controller";
 
 pub struct GitRepositories {
     pub ctx: Arc<Context>,
@@ -86,79 +77,53 @@ impl Failure {
     }
 }
 
-impl Reconcile for GitRepositories {
-    fn kind(&self) -> &'static Kind {
-        KIND
+impl Source for GitRepositories {
+    type Object = GitRepository;
+    type Status = GitRepositoryStatus;
+
+    fn status(object: &GitRepository) -> Option<&GitRepositoryStatus> {
+        object.status.as_ref()
     }
 
-    fn reconcile(self: Arc<Self>, raw: Arc<DynamicObject>, worker: Worker) -> BoxFuture<'static, Next> {
-        Box::pin(async move {
-            let object: GitRepository = match crate::reconcile::decode(&raw) {
-                Ok(object) => object,
-                Err(problem) => return self.malformed(&raw, problem),
-            };
-            if object.is_deleting() {
-                return self.finalize(&raw).await;
-            }
-            if !raw.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
-                return self.add_finalizer(&raw).await;
-            }
-            self.work(&raw, &object, &worker).await
-        })
+    fn interval(object: &GitRepository) -> Duration {
+        object.spec.interval.to_std()
+    }
+
+    async fn fetch(&self, job: &mut Job<'_, Self>) -> Result<Fetched, skeleton::Failure> {
+        let commit = self.fetch_in_time(job.object, &mut job.status, job.worker).await?;
+        let Some(artifact) = &job.status.artifact else {
+            return Ok(Fetched::succeeded(String::new(), String::new()));
+        };
+        let message = format!("stored artifact for revision '{}'", artifact.revision);
+        let news = match commit {
+            Some(commit) => format!("stored artifact for commit '{}'", subject(&commit.message)),
+            None => message.clone(),
+        };
+        Ok(Fetched::succeeded(message, news))
+    }
+}
+
+impl From<Failure> for skeleton::Failure {
+    fn from(failure: Failure) -> Self {
+        let told = skeleton::Failure::new(failure.condition(), failure.reason(), failure.to_string());
+        if failure.stalls() { told.stalled() } else { told }
     }
 }
 
 impl GitRepositories {
-    async fn work(&self, raw: &DynamicObject, object: &GitRepository, worker: &Worker) -> Next {
-        let before = object.status.clone().unwrap_or_default();
-        let mut after = before.clone();
-        if let Some(request) = raw.annotations().get(RECONCILE_REQUEST) {
-            after.last_handled_reconcile_at = Some(request.clone());
-        }
-        if object.spec.suspend {
-            self.write(raw, &before, &after).await;
-            return Next::OnChange;
-        }
-        let result = self.fetch(object, &mut after, worker).await;
-        let next = self.conclude(raw, object, &before, &mut after, result);
-        self.write(raw, &before, &after).await;
-        next
-    }
-
     /// Fetches and stores when the remote has something new; says what was stored.
-    async fn fetch(
+    async fn fetch_in_time(
         &self,
         object: &GitRepository,
         after: &mut GitRepositoryStatus,
         worker: &Worker,
     ) -> Result<Option<Commit>, Failure> {
-        self.check_storage(after).await?;
         let limit = object.spec.timeout().to_std();
         let fetched = worker.outside(tokio::time::timeout(limit, self.fetch_remote(object, after))).await;
         match fetched {
             Ok(result) => result,
             Err(_) => Err(Failure::TimedOut { url: object.spec.url.clone(), seconds: limit.as_secs() }),
         }
-    }
-
-    /// A missing or damaged file is forgotten, so that it is made again.
-    async fn check_storage(&self, after: &mut GitRepositoryStatus) -> Result<(), Failure> {
-        let Some(artifact) = after.artifact.clone() else {
-            return Ok(());
-        };
-        let storage = self.ctx.storage.clone();
-        let path = artifact.path.clone();
-        let intact = tokio::task::spawn_blocking(move || storage.verify(&artifact))
-            .await
-            .map_err(|error| Failure::Storage(error.to_string()))?
-            .map_err(|error| Failure::Storage(error.to_string()))?;
-        if !intact {
-            after.artifact = None;
-            condition::delete(&mut after.conditions, ARTIFACT_IN_STORAGE);
-        } else if let Some(artifact) = &mut after.artifact {
-            artifact.url = self.ctx.storage.url(&path);
-        }
-        Ok(())
     }
 
     async fn fetch_remote(
@@ -296,139 +261,6 @@ impl GitRepositories {
             Ok((artifact, commit))
         });
         stored.await.map_err(|error| Failure::Storage(error.to_string()))?
-    }
-
-    fn conclude(
-        &self,
-        raw: &DynamicObject,
-        object: &GitRepository,
-        before: &GitRepositoryStatus,
-        after: &mut GitRepositoryStatus,
-        result: Result<Option<Commit>, Failure>,
-    ) -> Next {
-        let generation = object.generation();
-        let mut conditions = Conditions { list: &mut after.conditions, generation };
-        match result {
-            Ok(commit) => {
-                for cured in [FETCH_FAILED, STORAGE_OPERATION_FAILED, ARTIFACT_OUTDATED] {
-                    conditions.delete(cured);
-                }
-                conditions.delete(condition::RECONCILING);
-                conditions.delete(condition::STALLED);
-                if let Some(artifact) = &after.artifact {
-                    let message = format!("stored artifact for revision '{}'", artifact.revision);
-                    conditions.set(ARTIFACT_IN_STORAGE, ConditionStatus::True, "Succeeded", message);
-                }
-                summarize(&mut conditions);
-                after.observed_generation = generation;
-                self.tell_success(raw, before, after, commit.as_ref());
-                Next::After(jittered(object.spec.interval.to_std(), self.ctx.jitter_percent))
-            }
-            Err(failure) => {
-                let message = failure.to_string();
-                conditions.set(failure.condition(), ConditionStatus::True, failure.reason(), message.clone());
-                if failure.stalls() {
-                    conditions.set(
-                        condition::STALLED,
-                        ConditionStatus::True,
-                        failure.reason(),
-                        message.clone(),
-                    );
-                    after.observed_generation = generation;
-                } else {
-                    let progress = "reconciliation in progress";
-                    conditions.set(
-                        condition::RECONCILING,
-                        ConditionStatus::True,
-                        "ProgressingWithRetry",
-                        progress,
-                    );
-                }
-                let mut conditions = Conditions { list: &mut after.conditions, generation };
-                summarize(&mut conditions);
-                let happening = Happening {
-                    severity: Severity::Error,
-                    reason: failure.reason().to_owned(),
-                    message,
-                    metadata: BTreeMap::new(),
-                };
-                self.ctx.events.tell(KIND, raw, happening);
-                if failure.stalls() { Next::OnChange } else { Next::Backoff }
-            }
-        }
-    }
-
-    fn tell_success(
-        &self,
-        raw: &DynamicObject,
-        before: &GitRepositoryStatus,
-        after: &GitRepositoryStatus,
-        commit: Option<&Commit>,
-    ) {
-        let Some(artifact) = &after.artifact else { return };
-        let is_new = before.artifact.as_ref().is_none_or(|old| old.digest != artifact.digest);
-        let recovered = [FETCH_FAILED, STORAGE_OPERATION_FAILED]
-            .iter()
-            .any(|kind| condition::is(&before.conditions, kind, ConditionStatus::True));
-        let reason = match (is_new, recovered) {
-            (true, _) => "NewArtifact",
-            (false, true) => "Succeeded",
-            (false, false) => return,
-        };
-        let message = match commit {
-            Some(commit) => format!("stored artifact for commit '{}'", subject(&commit.message)),
-            None => format!("stored artifact for revision '{}'", artifact.revision),
-        };
-        let metadata = BTreeMap::from([
-            (format!("{}/revision", KIND.group), artifact.revision.to_string()),
-            (format!("{}/digest", KIND.group), artifact.digest.to_string()),
-        ]);
-        let happening = Happening { severity: Severity::Info, reason: reason.to_owned(), message, metadata };
-        self.ctx.events.tell(KIND, raw, happening);
-    }
-
-    async fn write(&self, raw: &DynamicObject, before: &GitRepositoryStatus, after: &GitRepositoryStatus) {
-        let key = ObjectKey::of(raw);
-        if let Err(error) = status::write(&self.ctx.client, KIND, &key, MANAGER, before, after).await {
-            tracing::warn!(%error, "status could not be written");
-        }
-    }
-
-    async fn add_finalizer(&self, raw: &DynamicObject) -> Next {
-        let mut finalizers = raw.finalizers().to_vec();
-        finalizers.push(FINALIZER.to_owned());
-        match status::write_finalizers(&self.ctx.client, KIND, raw, MANAGER, &finalizers).await {
-            Ok(()) => Next::Now,
-            Err(error) => {
-                tracing::warn!(%error, "finalizer could not be added");
-                Next::Backoff
-            }
-        }
-    }
-
-    async fn finalize(&self, raw: &DynamicObject) -> Next {
-        let key = ObjectKey::of(raw);
-        if let Err(error) = self.ctx.storage.remove(KIND, &key) {
-            tracing::warn!(%error, "artifacts could not be removed");
-            return Next::Backoff;
-        }
-        let finalizers: Vec<String> =
-            raw.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).cloned().collect();
-        match status::write_finalizers(&self.ctx.client, KIND, raw, MANAGER, &finalizers).await {
-            Ok(()) => Next::OnChange,
-            Err(_) => Next::Backoff,
-        }
-    }
-
-    fn malformed(&self, raw: &DynamicObject, problem: String) -> Next {
-        let happening = Happening {
-            severity: Severity::Error,
-            reason: "Failed".to_owned(),
-            message: format!("the object cannot be read: {problem}"),
-            metadata: BTreeMap::new(),
-        };
-        self.ctx.events.tell(KIND, raw, happening);
-        Next::OnChange
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod credentials;
 pub mod git_repository;
+pub mod skeleton;
 
 use std::sync::Arc;
 
@@ -53,6 +54,7 @@ const ORDER: &[&str] = &[
     STORAGE_OPERATION_FAILED,
     FETCH_FAILED,
     INCLUDE_UNAVAILABLE,
+    BUILD_FAILED,
     ARTIFACT_OUTDATED,
     ARTIFACT_IN_STORAGE,
     SOURCE_VERIFIED,
@@ -63,6 +65,7 @@ const NEGATIVE: &[&str] = &[
     STORAGE_OPERATION_FAILED,
     FETCH_FAILED,
     INCLUDE_UNAVAILABLE,
+    BUILD_FAILED,
     ARTIFACT_OUTDATED,
     condition::STALLED,
     condition::RECONCILING,
@@ -71,6 +74,7 @@ const NEGATIVE: &[&str] = &[
 pub const STORAGE_OPERATION_FAILED: &str = "StorageOperationFailed";
 pub const FETCH_FAILED: &str = "FetchFailed";
 pub const INCLUDE_UNAVAILABLE: &str = "IncludeUnavailable";
+pub const BUILD_FAILED: &str = "BuildFailed";
 pub const ARTIFACT_OUTDATED: &str = "ArtifactOutdated";
 pub const ARTIFACT_IN_STORAGE: &str = "ArtifactInStorage";
 pub const SOURCE_VERIFIED: &str = "SourceVerified";
