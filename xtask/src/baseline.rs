@@ -1,7 +1,7 @@
 //! `cargo xtask baseline <tool>`: asks the real tool what is right and writes the answers beside the cases.
 //!
-//! kustomize cases are folders, and the real binary answers them here. Libraries without a command line
-//! (yaml, gotemplate, …) have a small Go program in `crates/<crate>/baseline` that records its own cases.
+//! kustomize, flux and sops cases are folders, and the real binary answers them here. Libraries without a command
+//! line (yaml, gotemplate, …) have a small Go program in `crates/<crate>/baseline` that records its own cases.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,8 +16,12 @@ pub fn run(tool: &str) -> Result<()> {
         return record_with_go(tool, &program);
     }
     match tool {
-        "kustomize" => record_folders(tool, &kustomize),
-        _ => bail!("nothing to ask for {tool}: it has no crates/{tool}/baseline, and is not kustomize"),
+        "kustomize" => record_folders(tool, "kustomize", &kustomize),
+        "flux" => record_folders(tool, "flux-build", &flux),
+        "sops" => record_sops(),
+        _ => bail!(
+            "nothing to ask for {tool}: choose kustomize, flux, sops or a crate with a folder `baseline`"
+        ),
     }
 }
 
@@ -38,8 +42,8 @@ struct Answer {
 }
 
 /// Answers every case (a folder with `input/`) of a crate.
-fn record_folders(package: &str, ask: &dyn Fn(&Path, &Path) -> Result<Answer>) -> Result<()> {
-    let binary = testbed::tool(package)?;
+fn record_folders(tool: &str, package: &str, ask: &dyn Fn(&Path, &Path) -> Result<Answer>) -> Result<()> {
+    let binary = testbed::tool(tool)?;
     let cases = cases(&cargo::root().join("crates").join(package).join("tests/cases"))?;
     let mut changed = 0;
     for case in &cases {
@@ -81,6 +85,109 @@ fn kustomize(binary: &Path, case: &Path) -> Result<Answer> {
         // Where the repository lies is nobody's business.
         text: String::from_utf8(text)?.replace(&folder, "{{ROOT}}"),
     })
+}
+
+/// `input/kustomization.yaml` is the Flux object, `input/files` the artifact; nothing of a cluster is asked.
+fn flux(binary: &Path, case: &Path) -> Result<Answer> {
+    let arguments = std::fs::read_to_string(case.join("arguments")).unwrap_or_default();
+    let input = case.join("input");
+    let object = std::fs::read_to_string(input.join("kustomization.yaml"))?;
+    let path = object
+        .lines()
+        .find_map(|line| line.strip_prefix("  path:"))
+        .map_or("", |path| path.trim().trim_start_matches("./"));
+    let output = Command::new(binary)
+        .args(["build", "kustomization", "app", "--dry-run", "--kustomization-file", "kustomization.yaml"])
+        .args(["--path", &format!("./files/{path}")])
+        .args(arguments.split_whitespace())
+        .current_dir(&input)
+        .env_clear()
+        // It insists on a home to look for a kubeconfig in.
+        .env("HOME", "/nonexistent")
+        .output()?;
+    let text = if output.status.success() { output.stdout } else { output.stderr };
+    let folder = input.display().to_string();
+    Ok(Answer {
+        success: output.status.success(),
+        text: String::from_utf8(text)?.replace(&folder, "{{ROOT}}"),
+    })
+}
+
+/// What the real sops prints for each `encrypted.*`, beside it as `plain.*`; none where it refuses.
+fn record_sops() -> Result<()> {
+    let binary = testbed::tool("sops")?;
+    let root = cargo::root().join("crates/sops/tests/cases");
+    let (mut count, mut changed) = (0, 0);
+    for entry in std::fs::read_dir(&root)? {
+        let case = entry?.path();
+        let Ok(about) = std::fs::read(case.join("case.json")) else { continue };
+        let about: serde_json::Value = serde_json::from_slice(&about)?;
+        let encrypted = std::fs::read_dir(&case)?
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|path| path.file_stem().is_some_and(|stem| stem == "encrypted"))
+            .with_context(|| format!("{} has no encrypted file", case.display()))?;
+        count += 1;
+        let output = sops_command(&binary, &root.join("keys"), &about)?.arg(&encrypted).output()?;
+        let plain = case.join("plain").with_extension(encrypted.extension().unwrap_or_default());
+        let before = std::fs::read(&plain).ok();
+        let now = output.status.success().then_some(output.stdout);
+        let expected = if about["outcome"] == "ok" { before.is_some() } else { before.is_none() };
+        if before != now || !expected {
+            changed += 1;
+            println!("{}: {}", case.display(), String::from_utf8_lossy(&output.stderr).trim());
+        }
+        match now {
+            Some(text) => std::fs::write(&plain, text)?,
+            None if plain.exists() => std::fs::remove_file(&plain)?,
+            None => {}
+        }
+    }
+    println!("{count} cases, {changed} answers changed");
+    Ok(())
+}
+
+/// `sops decrypt` with the keys that the case has at hand, and no others.
+fn sops_command(binary: &Path, keys: &Path, about: &serde_json::Value) -> Result<Command> {
+    let format = about["format"].as_str().context("case.json names no format")?;
+    let mut command = Command::new(binary);
+    command.args(["decrypt", "--input-type", format, "--output-type", format]).env_clear();
+    // OpenPGP keys are handed over by gpg, from a keyring that holds them alone.
+    command.env("HOME", "/nonexistent").env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    let names = about["keys"].as_array().context("case.json names no keys")?;
+    let mut age = String::new();
+    for name in names.iter().filter_map(serde_json::Value::as_str) {
+        match name {
+            "pgp" => {
+                command.env("GNUPGHOME", keyring(&keys.join("pgp.asc"))?);
+            }
+            "ssh" => {
+                command.env("SOPS_AGE_SSH_PRIVATE_KEY_FILE", keys.join("ssh_ed25519"));
+            }
+            "ssh_rsa" => {
+                command.env("SOPS_AGE_SSH_PRIVATE_KEY_FILE", keys.join("ssh_rsa"));
+            }
+            name => age.push_str(&std::fs::read_to_string(keys.join(format!("{name}.agekey")))?),
+        }
+    }
+    if !age.is_empty() {
+        command.env("SOPS_AGE_KEY", age);
+    }
+    Ok(command)
+}
+
+fn keyring(key: &Path) -> Result<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let home = std::env::temp_dir().join(format!("flux-baseline-gpg-{}", std::process::id()));
+    std::fs::create_dir_all(&home)?;
+    std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o700))?;
+    let mut command = Command::new("gpg");
+    command.args(["--batch", "--quiet", "--import"]).arg(key).env("GNUPGHOME", &home);
+    let output = command.output().context("gpg is missing; sops needs it for OpenPGP: install gnupg")?;
+    if !output.status.success() {
+        bail!("gpg: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(home)
 }
 
 /// All folders below `folder` that hold an `input`.
