@@ -10,7 +10,8 @@ use testbed::git_server::{Accounts, GitServer, Security};
 use url::Url;
 
 fn remote(url: &str, authorization: Option<&str>) -> Http {
-    Http::new(reqwest::Client::new(), &Url::parse(url).unwrap(), authorization.map(str::to_owned)).unwrap()
+    Http::new(reqwest::Client::builder(), &Url::parse(url).unwrap(), authorization.map(str::to_owned))
+        .unwrap()
 }
 
 fn branch(name: &str) -> Reference {

@@ -219,12 +219,9 @@ impl GitRepositories {
                 .map_err(|_| Failure::Unsupported("tls.crt and tls.key are no valid pair".to_owned()))?;
             builder = builder.identity(identity);
         }
-        let client = builder
-            .build()
-            .map_err(|error| failed(git::Error::Unreachable(error.without_url().to_string())))?;
         let in_url = url.password().map(|password| credentials::basic(url.username(), password));
         let authorization = login.authorization.or(in_url).map(flux_api::secret::Secret::into_exposed);
-        Http::new(client, url, authorization).map_err(failed)
+        Http::new(builder, url, authorization).map_err(failed)
     }
 
     /// One folder for each remote and set of credentials' owner, so that nobody reads what another may.

@@ -93,7 +93,7 @@ impl<'a> Checkout<'a> {
 }
 
 /// The same refusals as Git's own: nothing that climbs, nothing that is or resembles `.git`.
-fn is_safe(name: &str) -> bool {
+pub(super) fn is_safe(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     !(name.is_empty()
         || name == "."

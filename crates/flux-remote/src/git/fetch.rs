@@ -9,7 +9,7 @@ use super::packet::{self, Packet, Request};
 use super::transport::{Remote, Reply, Service};
 use super::{Error, Limits, Oid};
 
-const AGENT: &str = concat!("agent=flux/", env!("CARGO_PKG_VERSION"));
+pub(super) const AGENT: &str = concat!("agent=flux/", env!("CARGO_PKG_VERSION"));
 
 /// A name on the server and what it points at; `peeled` is the commit behind an annotated tag.
 #[derive(Clone, Debug, PartialEq, Eq)]

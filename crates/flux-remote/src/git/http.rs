@@ -1,16 +1,21 @@
 //! Git over HTTP and HTTPS.
 //!
 //! A redirect of the first request moves the whole conversation, as Git does; credentials stay with the
-//! host they were given for.
+//! scheme, host and port they were given for. Later requests carry content and follow no redirect.
 
 use futures::TryStreamExt;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION};
+use reqwest::redirect::Policy;
+use reqwest::{Client, ClientBuilder, RequestBuilder, Response, StatusCode};
 use tokio_util::io::StreamReader;
 use url::Url;
 
 use super::transport::{Answer, Remote, Reply, Service};
 use super::{Error, packet};
+
+const MOST_REDIRECTS: usize = 5;
+/// Of an error page.
+const LONGEST_COMPLAINT: usize = 1 << 10;
 
 pub struct Http {
     client: Client,
@@ -19,8 +24,9 @@ pub struct Http {
 }
 
 impl Http {
-    /// `authorization` is the whole header value, marked sensitive here.
-    pub fn new(client: Client, url: &Url, authorization: Option<String>) -> Result<Self, Error> {
+    /// `client` brings TLS material and proxy; `authorization` is the whole header value, marked sensitive here.
+    pub fn new(client: ClientBuilder, url: &Url, authorization: Option<String>) -> Result<Self, Error> {
+        let client = client.redirect(Policy::none()).build().map_err(unreachable)?;
         let mut base = url.clone();
         base.set_query(None);
         base.set_fragment(None);
@@ -55,29 +61,45 @@ impl Http {
     }
 
     /// Takes over the place the server redirected us to.
-    fn follow(&mut self, landed: &Url) {
-        let Some(base) = landed.as_str().split("/info/refs").next().and_then(|text| Url::parse(text).ok())
-        else {
-            return;
-        };
-        let same_origin = base.origin() == self.base.origin();
-        if !same_origin {
+    fn follow(&mut self, asked: &Url, location: &str, tail: &str) -> Result<(), Error> {
+        let refuse = |why: &str| Error::Refused(format!("a redirect {why}"));
+        let target = asked.join(location).map_err(|_| refuse("to nowhere"))?;
+        if !matches!(target.scheme(), "http" | "https") {
+            return Err(refuse("to a scheme other than http and https"));
+        }
+        if asked.scheme() == "https" && target.scheme() == "http" {
+            return Err(refuse("from https to http"));
+        }
+        let base = target.as_str().strip_suffix(tail).and_then(|text| Url::parse(text).ok());
+        let mut base = base.ok_or_else(|| refuse("that is not to a Git repository"))?;
+        let _ = base.set_username("");
+        let _ = base.set_password(None);
+        if base.origin() != self.base.origin() {
             self.authorization = None;
         }
         self.base = base;
+        Ok(())
     }
 }
 
 impl Remote for Http {
     fn advertisement(&mut self, service: Service) -> Answer<'_> {
         Box::pin(async move {
-            let url = self.endpoint(&format!("info/refs?service={}", service.name()));
-            let response = self.authorized(self.client.get(url)).send().await.map_err(unreachable)?;
-            let response = accepted(response)?;
-            let landed = response.url().clone();
-            self.follow(&landed);
-            let mut reader = body(response);
-            skip_service_banner(&mut reader, service).await
+            let tail = format!("/info/refs?service={}", service.name());
+            for _ in 0..=MOST_REDIRECTS {
+                let url = self.endpoint(&tail[1..]);
+                let response = self.authorized(self.client.get(&url)).send().await.map_err(unreachable)?;
+                if response.status().is_redirection() {
+                    let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+                    let location =
+                        location.ok_or_else(|| Error::Http(response.status().as_u16()))?.to_owned();
+                    self.follow(&response.url().clone(), &location, &tail)?;
+                    continue;
+                }
+                let mut reader = body(accepted(response).await?);
+                return skip_service_banner(&mut reader, service).await;
+            }
+            Err(Error::Refused("too many redirects".to_owned()))
         })
     }
 
@@ -88,7 +110,7 @@ impl Remote for Http {
                 .header(CONTENT_TYPE, format!("application/x-{}-request", service.name()))
                 .header(ACCEPT, format!("application/x-{}-result", service.name()))
                 .body(bytes);
-            let response = accepted(request.send().await.map_err(unreachable)?)?;
+            let response = accepted(request.send().await.map_err(unreachable)?).await?;
             Ok(body(response))
         })
     }
@@ -117,14 +139,34 @@ async fn skip_service_banner(reader: &mut Reply<'static>, service: Service) -> R
     Ok(Box::pin(tokio::io::AsyncReadExt::chain(std::io::Cursor::new(prefix), rest)))
 }
 
-fn accepted(response: Response) -> Result<Response, Error> {
+async fn accepted(response: Response) -> Result<Response, Error> {
     match response.status() {
         status if status.is_success() => Ok(response),
         StatusCode::UNAUTHORIZED => Err(Error::AuthenticationRequired),
-        StatusCode::FORBIDDEN => Err(Error::Forbidden),
+        StatusCode::FORBIDDEN => match complaint(response).await {
+            Some(text) => Err(Error::Refused(text)),
+            None => Err(Error::Forbidden),
+        },
         StatusCode::NOT_FOUND | StatusCode::GONE => Err(Error::RepositoryNotFound),
         status => Err(Error::Http(status.as_u16())),
     }
+}
+
+/// Why the server says no, where it says so in plain text.
+async fn complaint(mut response: Response) -> Option<String> {
+    let kind = response.headers().get(CONTENT_TYPE)?.to_str().ok()?;
+    if !kind.starts_with("text/plain") {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    while let Ok(Some(chunk)) = response.chunk().await {
+        bytes.extend_from_slice(&chunk[..chunk.len().min(LONGEST_COMPLAINT - bytes.len())]);
+        if bytes.len() >= LONGEST_COMPLAINT {
+            break;
+        }
+    }
+    let text: String = String::from_utf8_lossy(&bytes).chars().filter(|one| !one.is_control()).collect();
+    Some(format!("authorization failed: {}", text.trim())).filter(|_| !text.trim().is_empty())
 }
 
 /// The chain of causes without the URL, which may carry a token.

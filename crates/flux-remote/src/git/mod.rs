@@ -4,20 +4,36 @@
 //! the packs it received so that a new commit costs only its delta, and reads commits and trees from them.
 //! There is no work tree: a [`Checkout`] lists the files of a commit and reads them from the packs.
 
+//!
+//! To change a repository, see [`Working`]: clone, edit, commit with a [`Signer`], push.
+
+mod address;
 mod checkout;
 mod fetch;
 mod http;
+mod known_hosts;
 mod objects;
+mod pack;
 mod packet;
+mod push;
 mod reference;
+mod signature;
+mod ssh;
 mod transport;
+mod working;
 
+pub use address::{Address, SshAddress, submodule_address};
 pub use checkout::{Checkout, Mode, TreeFile};
 pub use fetch::{RemoteRef, fetch, list_refs};
 pub use http::Http;
+pub use known_hosts::KnownHosts;
 pub use objects::{Commit, ObjectStore, Tag};
+pub use push::{PushOptions, Refspec};
 pub use reference::{Pick, Reference, pick};
+pub use signature::{Signature, SignatureKind, Signer, TrustedKeys, Unverified};
+pub use ssh::{Ssh, SshAlgorithms, SshLogin, private_key};
 pub use transport::{Remote, Service};
+pub use working::{NewCommit, Person, Working};
 
 use std::fmt;
 
@@ -93,16 +109,72 @@ pub enum Error {
     Cache(String),
     #[error("invalid URL: {0}")]
     InvalidUrl(String),
+    /// The host showed a key that `known_hosts` does not have for it.
+    #[error("{0}")]
+    HostKey(String),
+    #[error("{0}")]
+    Login(String),
+    #[error("the SSH key is encrypted and no password was given")]
+    PassphraseMissing,
+    #[error("{0}: no such file")]
+    NoSuchFile(String),
+    #[error("there is no commit to push")]
+    NothingToPush,
+    #[error("non-fast-forward update: {0}")]
+    NotFastForward(String),
+    #[error("the server refused to update {reference}: {reason}")]
+    PushRefused { reference: String, reason: String },
+    #[error("the credentials are read-only: {0}")]
+    ReadOnly(String),
+    #[error("signing failed: {0}")]
+    Signing(String),
     #[error("{0}")]
     Unsupported(String),
 }
 
 impl Error {
     fn cut(error: std::io::Error) -> Self {
-        Error::Cut(error.to_string())
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<RemoteSaid>()) {
+            Some(said) => said.meaning(),
+            None => Error::Cut(error.to_string()),
+        }
     }
 
     fn cache(error: impl fmt::Display) -> Self {
         Error::Cache(error.to_string())
     }
 }
+
+/// What a server's command printed before it failed.
+#[derive(Debug)]
+struct RemoteSaid(String);
+
+impl RemoteSaid {
+    fn meaning(&self) -> Error {
+        let lines: Vec<String> = self
+            .0
+            .lines()
+            .map(|line| line.chars().filter(|one| !one.is_control()).collect::<String>().trim().to_owned())
+            .filter(|line| !line.is_empty())
+            .collect();
+        let text = lines.join(" ");
+        let lower = text.to_lowercase();
+        let missing =
+            ["repository not found", "does not appear to be a git repository", "not found", "does not exist"];
+        if missing.iter().any(|one| lower.contains(one)) {
+            return Error::RepositoryNotFound;
+        }
+        match text.is_empty() {
+            true => Error::Cut("the command failed without a word".to_owned()),
+            false => Error::Refused(text),
+        }
+    }
+}
+
+impl fmt::Display for RemoteSaid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.trim())
+    }
+}
+
+impl std::error::Error for RemoteSaid {}

@@ -125,6 +125,14 @@ impl ObjectStore {
         Ok(())
     }
 
+    /// Takes in a pack that was made here and whose newest commit is `tip`.
+    pub(super) async fn keep_pack(&mut self, pack: &[u8], tip: Oid) -> Result<(), Error> {
+        let file = self.incoming()?;
+        std::fs::write(file.path(), pack).map_err(Error::cache)?;
+        self.add_pack(file, Limits::DEFAULT).await?;
+        self.note_fetched(&BTreeSet::from([tip]), &Boundaries::default(), Some(1))
+    }
+
     pub(super) fn note_fetched(
         &mut self,
         wants: &BTreeSet<Oid>,
@@ -229,46 +237,24 @@ impl Reader<'_> {
 
     /// The entries of a tree: mode, name, id.
     pub(super) fn tree(&mut self, id: Oid) -> Result<Vec<(u32, String, Oid)>, Error> {
-        let (gix_object::Kind::Tree, mut data) = self.object(id)? else {
-            return Err(Error::WrongKind(id, "tree"));
-        };
-        let garbage = || Error::Garbage(format!("a malformed tree {id}"));
-        let mut entries = Vec::new();
-        while !data.is_empty() {
-            let space = data.iter().position(|byte| *byte == b' ').ok_or_else(garbage)?;
-            let end =
-                data.iter().position(|byte| *byte == 0).filter(|end| *end > space).ok_or_else(garbage)?;
-            let mode = std::str::from_utf8(&data[..space])
-                .ok()
-                .and_then(|text| u32::from_str_radix(text, 8).ok())
-                .ok_or_else(garbage)?;
-            let name = String::from_utf8_lossy(&data[space + 1..end]).into_owned();
-            let id = data.get(end + 1..end + 21).ok_or_else(garbage)?;
-            entries.push((mode, name, Oid(gix_hash::ObjectId::from_bytes_or_panic(id))));
-            data = &data[end + 21..];
+        let entries = self.raw_tree(id)?;
+        let named =
+            |entry: RawEntry| (entry.mode, String::from_utf8_lossy(&entry.name).into_owned(), entry.id);
+        Ok(entries.into_iter().map(named).collect())
+    }
+
+    pub(super) fn raw_tree(&mut self, id: Oid) -> Result<Vec<RawEntry>, Error> {
+        match self.object(id)? {
+            (gix_object::Kind::Tree, data) => parse_tree(id, data),
+            _ => Err(Error::WrongKind(id, "tree")),
         }
-        Ok(entries)
     }
 
     pub fn commit(&mut self, id: Oid) -> Result<Commit, Error> {
         let (gix_object::Kind::Commit, data) = self.object(id)? else {
             return Err(Error::WrongKind(id, "commit"));
         };
-        let raw = data.to_vec();
-        let (headers, message) = split_headers(&raw);
-        let header =
-            |name: &str| headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
-        let tree = header("tree")
-            .and_then(Oid::parse)
-            .ok_or_else(|| Error::Garbage(format!("a malformed commit {id}")))?;
-        let parents = headers
-            .iter()
-            .filter(|(key, _)| key == "parent")
-            .filter_map(|(_, value)| Oid::parse(value))
-            .collect();
-        let (author, _) = person(header("author").unwrap_or_default());
-        let (committer, time) = person(header("committer").unwrap_or_default());
-        Ok(Commit { id, tree, parents, author, committer, time, message, raw })
+        parse_commit(id, data.to_vec())
     }
 
     /// The annotated tag `id`; `None` when it is a commit (a lightweight tag).
@@ -281,12 +267,63 @@ impl Reader<'_> {
         let (headers, message) = split_headers(&data);
         let header =
             |name: &str| headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        let once = |name: &str| headers.iter().filter(|(key, _)| key == name).count() <= 1;
+        if !["object", "type", "tag"].into_iter().all(once) {
+            return Err(Error::Garbage(format!("a malformed tag {id}")));
+        }
         let target = header("object")
             .and_then(Oid::parse)
             .ok_or_else(|| Error::Garbage(format!("a malformed tag {id}")))?;
         let name = header("tag").unwrap_or_default().to_owned();
         Ok(Some(Tag { id, target, name, message, raw: data }))
     }
+}
+
+/// An entry of a tree as Git has it: the name need not be text.
+pub(super) struct RawEntry {
+    pub(super) mode: u32,
+    pub(super) name: Vec<u8>,
+    pub(super) id: Oid,
+}
+
+pub(super) fn parse_tree(id: Oid, mut data: &[u8]) -> Result<Vec<RawEntry>, Error> {
+    let garbage = || Error::Garbage(format!("a malformed tree {id}"));
+    let mut entries = Vec::new();
+    while !data.is_empty() {
+        let space = data.iter().position(|byte| *byte == b' ').ok_or_else(garbage)?;
+        let end = data.iter().position(|byte| *byte == 0).filter(|end| *end > space).ok_or_else(garbage)?;
+        let mode = std::str::from_utf8(&data[..space])
+            .ok()
+            .and_then(|text| u32::from_str_radix(text, 8).ok())
+            .ok_or_else(garbage)?;
+        let name = data[space + 1..end].to_vec();
+        let id = data.get(end + 1..end + 21).ok_or_else(garbage)?;
+        entries.push(RawEntry { mode, name, id: Oid(gix_hash::ObjectId::from_bytes_or_panic(id)) });
+        data = &data[end + 21..];
+    }
+    Ok(entries)
+}
+
+/// Strict about what decides which files are checked out: a commit that reads one way here and another way elsewhere
+/// would make its signature worthless.
+pub(super) fn parse_commit(id: Oid, raw: Vec<u8>) -> Result<Commit, Error> {
+    let garbage = || Error::Garbage(format!("a malformed commit {id}"));
+    let (headers, message) = split_headers(&raw);
+    let header = |name: &str| headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+    let once = |name: &str| headers.iter().filter(|(key, _)| key == name).count() <= 1;
+    let first_is_tree = headers.first().is_some_and(|(key, _)| key == "tree");
+    if !first_is_tree || !["tree", "author", "committer", "gpgsig"].into_iter().all(once) {
+        return Err(garbage());
+    }
+    let tree = header("tree").and_then(Oid::parse).ok_or_else(garbage)?;
+    let parents = headers
+        .iter()
+        .filter(|(key, _)| key == "parent")
+        .map(|(_, value)| Oid::parse(value).ok_or_else(garbage))
+        .collect::<Result<_, _>>()?;
+    let (author, _) = person(header("author").unwrap_or_default());
+    let (committer, time) = person(header("committer").unwrap_or_default());
+    Ok(Commit { id, tree, parents, author, committer, time, message, raw })
 }
 
 /// `key value` lines (continued by a leading space), a blank line, then the message.

@@ -56,6 +56,13 @@ impl Request {
         self
     }
 
+    /// A packet with exactly these bytes.
+    pub(super) fn raw(mut self, bytes: &[u8]) -> Self {
+        self.0.extend_from_slice(format!("{:04x}", bytes.len() + 4).as_bytes());
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
     pub(super) fn delimiter(mut self) -> Self {
         self.0.extend_from_slice(b"0001");
         self
