@@ -16,9 +16,8 @@ use crate::error::{CliError, fail};
 use crate::tree::Parsed;
 
 fn main() -> ExitCode {
-    let words: Vec<String> =
-        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    match start(&words) {
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    match start(&tree::serve::by_own_name(words)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             output::error(&error);

@@ -6,16 +6,21 @@
 pub mod cache;
 pub mod conditions;
 pub mod events;
+pub mod gates;
 pub mod impersonate;
 pub mod queue;
 pub mod run;
+pub mod selector;
 pub mod status;
+pub mod store;
 
-pub use cache::{Cache, Change, resource};
+pub use cache::{Cache, Change, Index, Store, Watched, resource};
 pub use conditions::{Conditions, jittered};
 pub use events::{Events, Severity};
+pub use gates::FeatureGates;
 pub use queue::{Cause, Queue};
 pub use run::{Next, Reconcile, Worker, run};
+pub use selector::Selector;
 
 use std::fmt;
 

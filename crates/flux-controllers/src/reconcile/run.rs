@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flux_api::kinds::Kind;
+use flux_api::names::RECONCILE_REQUEST;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::ResourceExt;
@@ -17,6 +18,7 @@ use tracing::Instrument;
 use super::ObjectKey;
 use super::cache::{Cache, Change};
 use super::queue::{Cause, Queue, Taken};
+use super::selector::Selector;
 
 /// When an object is to be looked at again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,48 +80,83 @@ impl Worker {
     }
 }
 
+/// Which objects of its kind a controller works on; the others belong to another shard.
+#[derive(Clone, Debug, Default)]
+pub struct Shard(Option<Arc<Selector>>);
+
+impl Shard {
+    pub fn new(selector: Option<Selector>) -> Self {
+        Self(selector.map(Arc::new))
+    }
+
+    pub fn includes(&self, object: &DynamicObject) -> bool {
+        self.0.as_ref().is_none_or(|selector| selector.matches(object.labels()))
+    }
+}
+
 /// Connects a kind's own changes to its queue.
 pub fn listen_to_own(
     cache: &Cache,
     kind: &'static Kind,
     queue: &Arc<Queue>,
     reconciler: &Arc<dyn Reconcile>,
+    shard: &Shard,
 ) {
-    let (queue, reconciler) = (queue.clone(), reconciler.clone());
-    cache.listen(kind, move |change| match &change.new {
-        None => {
+    let (queue, reconciler, shard) = (queue.clone(), reconciler.clone(), shard.clone());
+    cache.listen(kind, move |change| match attention(change, &shard) {
+        Attention::Gone => {
             queue.remove(&change.key);
             reconciler.forget(&change.key);
         }
-        Some(_) if wants_attention(change) => queue.add(change.key.clone(), Cause::Request),
-        Some(_) => {}
+        Attention::Wanted => queue.add(change.key.clone(), Cause::Request),
+        Attention::None => {}
     });
 }
 
+#[derive(Debug, PartialEq, Eq)]
+enum Attention {
+    /// Deleted, or moved to another shard.
+    Gone,
+    Wanted,
+    None,
+}
+
 /// New, another generation, another request, on its way out. A mere change of status is our own doing.
-fn wants_attention(change: &Change) -> bool {
-    let (Some(new), Some(old)) = (&change.new, &change.old) else {
-        return true;
+fn attention(change: &Change, shard: &Shard) -> Attention {
+    let old = change.old.as_deref().filter(|old| shard.includes(old));
+    let Some(new) = change.new.as_deref().filter(|new| shard.includes(new)) else {
+        return if old.is_some() { Attention::Gone } else { Attention::None };
     };
-    let request =
-        |object: &DynamicObject| object.annotations().get(flux_api::names::RECONCILE_REQUEST).cloned();
-    new.metadata.generation != old.metadata.generation
+    let Some(old) = old else {
+        return Attention::Wanted;
+    };
+    let request = |object: &DynamicObject| object.annotations().get(RECONCILE_REQUEST).cloned();
+    // Taking the annotation away is no request.
+    let asked = request(new).is_some() && request(new) != request(old);
+    let wanted = new.metadata.generation != old.metadata.generation
         || new.metadata.deletion_timestamp != old.metadata.deletion_timestamp
-        || request(new) != request(old)
-        || new.uid() != old.uid()
+        || asked
+        || new.uid() != old.uid();
+    if wanted { Attention::Wanted } else { Attention::None }
 }
 
 /// Works on `queue` until it is closed; then waits for what is under way.
-pub async fn run(reconciler: Arc<dyn Reconcile>, cache: Arc<Cache>, queue: Arc<Queue>, pace: Pace) {
+pub async fn run(
+    reconciler: Arc<dyn Reconcile>,
+    cache: Arc<Cache>,
+    queue: Arc<Queue>,
+    pace: Pace,
+    shard: Shard,
+) {
     let permits = Arc::new(Semaphore::new(pace.concurrent));
     let mut tasks = JoinSet::new();
     while let Some(taken) = queue.next().await {
         let Ok(permit) = permits.clone().acquire_owned().await else { break };
-        let (reconciler, cache, queue, permits) =
-            (reconciler.clone(), cache.clone(), queue.clone(), permits.clone());
+        let (reconciler, cache, queue, permits, shard) =
+            (reconciler.clone(), cache.clone(), queue.clone(), permits.clone(), shard.clone());
         tasks.spawn(async move {
             let key = taken.key.clone();
-            let next = turn(reconciler, &cache, taken, permits, permit).await;
+            let next = turn(reconciler, &cache, &shard, taken, permits, permit).await;
             settle(&queue, &key, next, pace);
             queue.done(&key);
         });
@@ -131,12 +168,14 @@ pub async fn run(reconciler: Arc<dyn Reconcile>, cache: Arc<Cache>, queue: Arc<Q
 async fn turn(
     reconciler: Arc<dyn Reconcile>,
     cache: &Cache,
+    shard: &Shard,
     taken: Taken,
     permits: Arc<Semaphore>,
     permit: OwnedSemaphorePermit,
 ) -> Next {
     let kind = reconciler.kind();
-    let Some(object) = cache.get(kind, &taken.key) else {
+    // Whoever wakes dependents does not look at shards.
+    let Some(object) = cache.get(kind, &taken.key).filter(|object| shard.includes(object)) else {
         return Next::OnChange;
     };
     let worker = Worker {
@@ -174,5 +213,46 @@ fn settle(queue: &Queue, key: &ObjectKey, next: Next, pace: Pace) {
         }
         Next::Now => queue.add(key.clone(), Cause::Change),
         Next::OnChange => queue.forgive(key),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object(generation: i64, shard: &str, request: Option<&str>) -> Option<Arc<DynamicObject>> {
+        let mut value = json!({
+            "apiVersion": "v1", "kind": "Any",
+            "metadata": { "name": "a", "namespace": "n", "generation": generation, "labels": { "shard": shard } },
+        });
+        if let Some(request) = request {
+            value["metadata"]["annotations"] = json!({ RECONCILE_REQUEST: request });
+        }
+        Some(Arc::new(serde_json::from_value(value).unwrap()))
+    }
+
+    fn judge(old: Option<Arc<DynamicObject>>, new: Option<Arc<DynamicObject>>) -> Attention {
+        let shard = Shard::new(Some(Selector::parse("shard=one").unwrap()));
+        attention(&Change { key: ObjectKey::new("n", "a"), old, new }, &shard)
+    }
+
+    #[test]
+    fn a_new_generation_or_request_is_worked_on_and_a_status_is_not() {
+        assert_eq!(judge(None, object(1, "one", None)), Attention::Wanted);
+        assert_eq!(judge(object(1, "one", None), object(2, "one", None)), Attention::Wanted);
+        assert_eq!(judge(object(1, "one", None), object(1, "one", Some("now"))), Attention::Wanted);
+        assert_eq!(judge(object(1, "one", Some("now")), object(1, "one", None)), Attention::None);
+        assert_eq!(judge(object(1, "one", None), object(1, "one", None)), Attention::None);
+    }
+
+    #[test]
+    fn another_shard_is_somebody_elses_and_moving_between_them_is_noticed() {
+        assert_eq!(judge(None, object(1, "two", None)), Attention::None);
+        assert_eq!(judge(object(1, "two", None), object(2, "two", None)), Attention::None);
+        assert_eq!(judge(object(1, "two", None), object(1, "one", None)), Attention::Wanted);
+        assert_eq!(judge(object(1, "one", None), object(1, "two", None)), Attention::Gone);
+        assert_eq!(judge(object(1, "one", None), None), Attention::Gone);
+        assert_eq!(judge(object(1, "two", None), None), Attention::None);
     }
 }

@@ -2,12 +2,15 @@
 
 pub mod credentials;
 pub mod git_repository;
+pub mod options;
 pub mod skeleton;
 
 use std::sync::Arc;
 
 use flux_api::condition::{self, ConditionStatus};
 use kube::Client;
+
+pub use options::Options;
 
 use crate::artifact::Storage;
 use crate::reconcile::{Cache, Conditions, Events};
@@ -21,6 +24,7 @@ pub struct Context {
     /// Where objects of remote repositories are kept between fetches.
     pub object_cache: std::path::PathBuf,
     pub jitter_percent: u8,
+    pub options: Options,
     /// A folder that stands in for some repositories, where a fleet is tried on a machine.
     pub local: Option<LocalFleet>,
 }

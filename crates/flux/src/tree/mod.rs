@@ -12,6 +12,7 @@ mod lifecycle;
 mod objects;
 mod ours;
 mod parse;
+pub(crate) mod serve;
 mod value;
 
 pub(crate) use clap_tree::command as clap_command;
@@ -97,7 +98,9 @@ pub(crate) static GLOBAL: &[Flag] = flag::GLOBAL;
 
 /// Every command except the root.
 pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
-    [lifecycle::ROWS, objects::ROWS, create::ROWS, inspect::ROWS, ours::ROWS].into_iter().flatten()
+    [lifecycle::ROWS, objects::ROWS, create::ROWS, inspect::ROWS, ours::ROWS, serve::rows()]
+        .into_iter()
+        .flatten()
 }
 
 /// The command with exactly this path.

@@ -1,0 +1,37 @@
+//! `flux serve`: the controllers against the cluster of the kubeconfig, until the process is told to end.
+//!
+//! `flux serve source-controller`, or the same binary under that name, takes upstream's flags of that controller.
+
+mod address;
+mod options;
+
+use flux_controllers::manager::Manager;
+
+use crate::error::{CliError, fail};
+use crate::session::Session;
+use crate::tree::Invocation;
+
+pub(super) async fn run(run: &Invocation) -> Result<(), CliError> {
+    tracing_subscriber::fmt().json().with_writer(std::io::stderr).init();
+    let options = options::options(run)?;
+    let client = Session::open(run).await?.client;
+    let names: Vec<&str> = options.controllers.iter().map(|controller| controller.as_str()).collect();
+    tracing::info!(controllers = names.join(","), "starting");
+    let manager = Manager::start(client, options).await.map_err(|error| fail!("cannot listen: {error}"))?;
+    end().await?;
+    manager.stop().await;
+    Ok(())
+}
+
+/// The process was told to end, as Kubernetes (TERM) or a person (INT) does.
+async fn end() -> Result<(), CliError> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let failed = |error: std::io::Error| fail!("cannot wait for a signal: {error}");
+    let mut term = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut int = signal(SignalKind::interrupt()).map_err(failed)?;
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+    Ok(())
+}

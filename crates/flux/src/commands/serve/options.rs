@@ -1,0 +1,367 @@
+//! Flags into options. What applies to a controller: `--<controller>-<flag>`, else `--<flag>`, else the environment
+//! where upstream reads it, else that controller's default.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use flux_api::duration::GoDuration;
+use flux_api::kinds::Controller;
+use flux_controllers::manager::{AVAILABLE, ManagerOptions, Tuning};
+use flux_controllers::reconcile::{FeatureGates, Selector, gates};
+use flux_controllers::{kustomize, source};
+
+use super::address;
+use crate::error::{CliError, fail};
+use crate::tree::{Invocation, serve};
+
+/// Flags of controllers that run, which nothing here reads yet: given, they are reported.
+const WITHOUT_EFFECT: &[&str] = &[
+    "no-remote-bases",
+    "default-decryption-service-account",
+    "sops-age-secret",
+    "sops-vault-configmap",
+    "custom-apply-stage-kinds",
+    "override-manager",
+    "insecure-kubeconfig-exec",
+    "insecure-kubeconfig-tls",
+    "default-kubeconfig-service-account",
+];
+
+/// The flags of one process, as one controller sees them.
+#[derive(Clone, Copy)]
+pub(super) struct Flags<'a> {
+    run: &'a Invocation,
+    controller: Controller,
+}
+
+impl<'a> Flags<'a> {
+    pub(super) fn new(run: &'a Invocation, controller: Controller) -> Self {
+        Self { run, controller }
+    }
+
+    /// The name under which the flag was given, if it was.
+    fn given(&self, flag: &str) -> Option<String> {
+        let own = format!("{}-{flag}", serve::short(self.controller));
+        if self.run.given(&own) {
+            return Some(own);
+        }
+        let means_another = self.run.row.path == "serve" && serve::is_ambiguous(self.controller, flag);
+        (self.run.given(flag) && !means_another).then(|| flag.to_owned())
+    }
+
+    pub(super) fn text(&self, flag: &str) -> String {
+        if let Some(name) = self.given(flag) {
+            return self.run.text(&name).to_owned();
+        }
+        if let Some(value) = environment(self.controller, flag) {
+            return value;
+        }
+        let own = format!("{}-{flag}", serve::short(self.controller));
+        let of_row = self.run.text(&own);
+        if !of_row.is_empty() {
+            return of_row.to_owned();
+        }
+        let known = serve::flags(self.controller).into_iter().find(|known| known.name == flag);
+        known.map(|known| known.default.to_owned()).unwrap_or_default()
+    }
+
+    pub(super) fn some(&self, flag: &str) -> Option<String> {
+        Some(self.text(flag)).filter(|text| !text.is_empty())
+    }
+
+    pub(super) fn is(&self, flag: &str) -> bool {
+        self.text(flag) == "true"
+    }
+
+    pub(super) fn list(&self, flag: &str) -> Vec<String> {
+        self.given(flag).map(|name| self.run.list(&name)).unwrap_or_default()
+    }
+
+    pub(super) fn duration(&self, flag: &str) -> Result<Duration, CliError> {
+        let text = self.text(flag);
+        let duration: GoDuration = text.parse().map_err(|error| fail!("--{flag} '{text}': {error}"))?;
+        Ok(duration.to_std())
+    }
+
+    pub(super) fn number<N: std::str::FromStr>(&self, flag: &str) -> Result<N, CliError> {
+        let text = self.text(flag);
+        text.parse().map_err(|_| fail!("--{flag} '{text}' is out of range"))
+    }
+}
+
+/// What upstream takes from the environment where a flag is not given.
+fn environment(controller: Controller, flag: &str) -> Option<String> {
+    let stores = matches!(controller, Controller::Source | Controller::SourceWatcher);
+    let variable = match flag {
+        "storage-path" if stores => "STORAGE_PATH",
+        "storage-addr" if stores => "STORAGE_ADDRESS",
+        "storage-adv-addr" if stores => "STORAGE_ADV_ADDR",
+        "events-addr" if controller == Controller::Source => "EVENTS_ADDR",
+        _ => return None,
+    };
+    std::env::var(variable).ok().filter(|value| !value.is_empty())
+}
+
+/// The controllers that a command line asks for.
+pub(super) fn controllers(run: &Invocation) -> Result<BTreeSet<Controller>, CliError> {
+    let asked = match run.row.path.strip_prefix("serve ") {
+        Some(name) => vec![name.to_owned()],
+        None => run.list("controllers"),
+    };
+    let mut controllers = BTreeSet::new();
+    for name in asked {
+        let found = AVAILABLE
+            .iter()
+            .find(|controller| controller.as_str() == name || serve::short(**controller) == name);
+        let Some(controller) = found else {
+            let known: Vec<_> = AVAILABLE.iter().map(|controller| serve::short(*controller)).collect();
+            return Err(fail!("controller '{name}' is not available; choose from {}", known.join(", ")));
+        };
+        controllers.insert(*controller);
+    }
+    if controllers.is_empty() {
+        return Err(fail!("--controllers names none"));
+    }
+    Ok(controllers)
+}
+
+pub(super) fn options(run: &Invocation) -> Result<ManagerOptions, CliError> {
+    let controllers = controllers(run)?;
+    report_without_effect(run);
+    let keeper = keeper(&controllers);
+    let flags = Flags::new(run, keeper);
+    let storage_addr = flags.text("storage-addr");
+    let storage_addr = if storage_addr.is_empty() { ":0".to_owned() } else { storage_addr };
+    let listen: SocketAddr = address::listen("storage-addr", &storage_addr)?;
+    let mut listeners = vec![("storage-addr", listen)];
+    for flag in ["metrics-addr", "health-addr"] {
+        listeners.extend(process_listener(run, keeper, flag)?.map(|address| (flag, address)));
+    }
+    address::check_collisions(&listeners)?;
+    let mut options = ManagerOptions::new(controllers.clone(), storage_path(&flags)?, listen);
+    options.storage_adv_addr =
+        flags.some("storage-adv-addr").or_else(|| address::advertised(&storage_addr, listen.port()));
+    if let Some(ttl) = flags.some("artifact-retention-ttl") {
+        options.artifact_retention_ttl = duration("artifact-retention-ttl", &ttl)?;
+        options.artifact_retention_records = flags.number("artifact-retention-records")?;
+    }
+    if !run.is("watch-all-namespaces") {
+        let namespace = std::env::var("RUNTIME_NAMESPACE");
+        options.namespace =
+            Some(namespace.map_err(|_| fail!("RUNTIME_NAMESPACE must be set to watch one namespace"))?);
+    }
+    check_shared_gates(run, &controllers)?;
+    for controller in &controllers {
+        options.tuned.insert(*controller, tuning(&Flags::new(run, *controller))?);
+    }
+    for controller in controllers {
+        let flags = Flags::new(run, controller);
+        match controller {
+            Controller::Source => options.source = source(&flags)?,
+            Controller::Kustomize => {
+                options.http_retry = flags.number("http-retry")?;
+                options.kustomize = kustomize(&flags)?;
+            }
+            Controller::Helm
+            | Controller::Notification
+            | Controller::ImageReflector
+            | Controller::ImageAutomation
+            | Controller::SourceWatcher => {}
+        }
+    }
+    Ok(options)
+}
+
+/// Whose storage flags count: those of the controller that serves artifacts.
+fn keeper(controllers: &BTreeSet<Controller>) -> Controller {
+    let stores =
+        |controller: &&Controller| matches!(controller, Controller::Source | Controller::SourceWatcher);
+    let first = controllers.iter().next().copied().unwrap_or(Controller::Source);
+    controllers.iter().find(stores).copied().unwrap_or(first)
+}
+
+/// `0` switches a listener of the process off, as controller-runtime has it.
+fn process_listener(
+    run: &Invocation,
+    keeper: Controller,
+    flag: &'static str,
+) -> Result<Option<SocketAddr>, CliError> {
+    let from_environment = (keeper == Controller::Source && flag == "metrics-addr" && !run.given(flag))
+        .then(|| std::env::var("METRICS_ADDR").ok().filter(|value| !value.is_empty()))
+        .flatten();
+    let text = from_environment.unwrap_or_else(|| run.text(flag).to_owned());
+    if text == "0" || text.is_empty() {
+        return Ok(None);
+    }
+    address::listen(flag, &text).map(Some)
+}
+
+/// A controller without `--storage-path` keeps what it downloads where temporary files go.
+fn storage_path(flags: &Flags<'_>) -> Result<PathBuf, CliError> {
+    if let Some(path) = flags.some("storage-path") {
+        return Ok(path.into());
+    }
+    let folder = std::env::temp_dir().join(format!("{}-artifacts", flags.controller));
+    std::fs::create_dir_all(&folder).map_err(|error| fail!("{}: {error}", folder.display()))?;
+    Ok(folder)
+}
+
+fn duration(flag: &str, text: &str) -> Result<Duration, CliError> {
+    let duration: GoDuration = text.parse().map_err(|error| fail!("--{flag} '{text}': {error}"))?;
+    Ok(duration.to_std())
+}
+
+/// A gate that was set for all must be known to one of them; one set for a controller, to that one.
+fn check_shared_gates(run: &Invocation, controllers: &BTreeSet<Controller>) -> Result<(), CliError> {
+    gates::check(controllers, &run.list("feature-gates")).map_err(|error| fail!("{error}"))?;
+    for controller in controllers {
+        let own = run.list(&format!("{}-feature-gates", serve::short(*controller)));
+        gates::check(&BTreeSet::from([*controller]), &own).map_err(|error| fail!("{error}"))?;
+    }
+    Ok(())
+}
+
+fn tuning(flags: &Flags<'_>) -> Result<Tuning, CliError> {
+    let controller = flags.controller;
+    let selector = flags.some("watch-label-selector");
+    let configs = flags.text("watch-configs-label-selector");
+    for text in selector.iter().chain([&configs]) {
+        Selector::parse(text).map_err(|error| fail!("{error}"))?;
+    }
+    let concurrent: usize = flags.number("concurrent")?;
+    let jitter_percent: u8 = flags.some("interval-jitter-percentage").map_or(Ok(0), |text| {
+        text.parse()
+            .ok()
+            .filter(|percent| *percent < 100)
+            .ok_or_else(|| fail!("--interval-jitter-percentage '{text}' must be between 0 and 99"))
+    })?;
+    Ok(Tuning {
+        concurrent: concurrent.max(1),
+        least_retry: flags.duration("min-retry-delay")?,
+        most_retry: flags.duration("max-retry-delay")?,
+        events_addr: (controller != Controller::Notification).then(|| flags.some("events-addr")).flatten(),
+        jitter_percent,
+        watch_label_selector: selector,
+        watch_configs_label_selector: configs,
+        gates: FeatureGates::with(controller, &flags.list("feature-gates"))
+            .map_err(|error| fail!("{error}"))?,
+    })
+}
+
+fn source(flags: &Flags<'_>) -> Result<source::Options, CliError> {
+    Ok(source::Options {
+        requeue_dependency: flags.duration("requeue-dependency")?,
+        helm_index_max_size: flags.number("helm-index-max-size")?,
+        helm_chart_max_size: flags.number("helm-chart-max-size")?,
+        helm_chart_file_max_size: flags.number("helm-chart-file-max-size")?,
+        helm_cache_max_size: flags.number("helm-cache-max-size")?,
+        helm_cache_ttl: flags.duration("helm-cache-ttl")?,
+        helm_cache_purge_interval: flags.duration("helm-cache-purge-interval")?,
+        ssh_kex_algos: flags.list("ssh-kex-algos"),
+        ssh_hostkey_algos: flags.list("ssh-hostkey-algos"),
+        default_service_account: flags.some("default-service-account"),
+        token_cache_max_size: flags.number("token-cache-max-size")?,
+        token_cache_max_duration: flags.duration("token-cache-max-duration")?,
+    })
+}
+
+fn kustomize(flags: &Flags<'_>) -> Result<kustomize::Options, CliError> {
+    let gates = FeatureGates::with(flags.controller, &flags.list("feature-gates"));
+    let gates = gates.map_err(|error| fail!("{error}"))?;
+    Ok(kustomize::Options {
+        jitter_percent: flags.number("interval-jitter-percentage")?,
+        no_cross_namespace_refs: flags.is("no-cross-namespace-refs"),
+        default_service_account: flags.some("default-service-account"),
+        strict_substitutions: gates.is("StrictPostBuildSubstitutions"),
+        requeue_dependency: flags.duration("requeue-dependency")?,
+        concurrent_ssa: flags.number("concurrent-ssa")?,
+    })
+}
+
+fn report_without_effect(run: &Invocation) {
+    let prefixes: BTreeMap<&str, ()> =
+        AVAILABLE.iter().map(|controller| (serve::short(*controller), ())).collect();
+    for flag in WITHOUT_EFFECT {
+        let overridden = prefixes.keys().any(|prefix| run.given(&format!("{prefix}-{flag}")));
+        if run.given(flag) || overridden {
+            tracing::warn!(flag = format!("--{flag}"), "this flag has no effect yet");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::{Parsed, parse};
+
+    fn run(text: &str) -> Invocation {
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        match parse(&words).expect("it parses") {
+            Parsed::Run(run) => run,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn of(text: &str) -> ManagerOptions {
+        let folder = std::env::temp_dir();
+        match text.contains("storage-path") || text.contains("kustomize-controller") {
+            true => options(&run(text)),
+            false => options(&run(&format!("{text} --storage-path {}", folder.display()))),
+        }
+        .expect("the flags are fine")
+    }
+
+    #[test]
+    fn a_shared_flag_reaches_all_and_an_override_one() {
+        let options = of("serve --controllers=source,kustomize --concurrent=7 --kustomize-concurrent=9");
+        assert_eq!(options.tuned[&Controller::Source].concurrent, 7);
+        assert_eq!(options.tuned[&Controller::Kustomize].concurrent, 9);
+        let options = of("serve --kustomize-requeue-dependency=3s");
+        assert_eq!(options.kustomize.requeue_dependency, Duration::from_secs(3));
+        assert_eq!(options.source.requeue_dependency, Duration::from_secs(30));
+        assert_eq!(
+            (options.tuned[&Controller::Source].concurrent, options.tuned[&Controller::Kustomize].concurrent),
+            (2, 4)
+        );
+    }
+
+    #[test]
+    fn a_controller_by_its_own_name_takes_its_own_flags() {
+        let options =
+            of("serve source-controller --storage-path=/tmp --storage-addr=127.0.0.1:0 --concurrent 5");
+        assert_eq!(options.controllers, BTreeSet::from([Controller::Source]));
+        assert_eq!(options.tuned[&Controller::Source].concurrent, 5);
+        let words = ["serve", "kustomize-controller", "--storage-addr=:9090"].map(str::to_owned);
+        assert_eq!(parse(&words).unwrap_err().to_string(), "unknown flag: --storage-addr");
+        let options = of("serve kustomize-controller --concurrent-ssa=2 --events-addr=http://nc/");
+        assert_eq!(options.kustomize.concurrent_ssa, 2);
+        assert_eq!(options.tuned[&Controller::Kustomize].events_addr.as_deref(), Some("http://nc/"));
+    }
+
+    #[test]
+    fn gates_are_checked_against_the_union_of_what_runs() {
+        let options =
+            of("serve --feature-gates=StrictPostBuildSubstitutions=false,CacheSecretsAndConfigMaps=true");
+        assert!(!options.kustomize.strict_substitutions);
+        assert!(options.tuned[&Controller::Source].gates.is("CacheSecretsAndConfigMaps"));
+        let error = super::options(&run(
+            "serve --controllers=source --storage-path=/tmp --feature-gates=GroupChangeLog=true",
+        ));
+        assert!(error.unwrap_err().to_string().contains("'GroupChangeLog' not supported"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        for (text, problem) in [
+            ("serve --controllers=nope", "'nope' is not available"),
+            ("serve --watch-label-selector=a=b,", "label selector 'a=b,'"),
+            ("serve --interval-jitter-percentage=100", "must be between 0 and 99"),
+            ("serve --storage-addr=nonsense", "--storage-addr 'nonsense'"),
+        ] {
+            let error = options(&run(&format!("{text} --storage-path=/tmp"))).unwrap_err().to_string();
+            assert!(error.contains(problem), "{text}: {error}");
+        }
+    }
+}
