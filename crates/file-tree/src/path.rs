@@ -68,6 +68,15 @@ impl TreePath {
             || self.0.strip_prefix(&folder.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
+    /// This path as seen from `folder`; `None` when it does not lie within.
+    pub fn below(&self, folder: &TreePath) -> Option<TreePath> {
+        if !self.is_within(folder) {
+            return None;
+        }
+        let depth = folder.parts().count();
+        Some(self.parts().skip(depth).fold(Self::root(), |path, part| path.child(part)))
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -15,7 +15,7 @@ use flux_api::revision::Revision;
 use flux_api::source::{GitRepository, GitRepositoryStatus};
 use flux_remote::git::{self, Checkout, Commit, Http, Limits, Mode, ObjectStore, Pick, Reference};
 use flux_remote::ignore::{self, Ignore};
-use flux_remote::local::LocalFolder;
+use flux_remote::local::{LocalFolder, Place};
 use sha2::{Digest, Sha256};
 use url::Url;
 
@@ -133,7 +133,7 @@ impl GitRepositories {
     ) -> Result<Option<Commit>, Failure> {
         let url = parse_url(&object.spec.url)?;
         if let Some(local) = self.ctx.local.as_ref().filter(|local| local.serves(&object.spec.url)) {
-            return self.fetch_local(object, after, local.folder.clone()).await;
+            return self.fetch_local(object, after, local.place.clone()).await;
         }
         let mut remote = self.connect(object, &url).await?;
         let reference = reference(object);
@@ -164,14 +164,15 @@ impl GitRepositories {
         &self,
         object: &GitRepository,
         after: &mut GitRepositoryStatus,
-        folder: std::path::PathBuf,
+        place: Place,
     ) -> Result<Option<Commit>, Failure> {
         let (storage, spec) = (self.ctx.storage.clone(), object.spec.clone());
         let key = ObjectKey::new(Object::namespace(object), object.name());
         let current = after.artifact.as_ref().map(|artifact| artifact.revision.clone());
         let stored = tokio::task::spawn_blocking(move || {
-            let failed = |error: io::Error| Failure::Unsupported(format!("{}: {error}", folder.display()));
-            let files = LocalFolder::list(&folder).map_err(failed)?;
+            let failed =
+                |error: io::Error| Failure::Unsupported(format!("{}: {error}", place.folder.display()));
+            let files = place.open().map_err(failed)?;
             let digest = files.digest().map_err(failed)?;
             let branch =
                 spec.reference.as_ref().and_then(|reference| reference.branch.as_deref()).unwrap_or("main");

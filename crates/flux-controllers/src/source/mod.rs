@@ -32,7 +32,7 @@ pub struct Context {
 /// Repositories that are read from a folder of this machine instead of the network.
 #[derive(Clone, Debug)]
 pub struct LocalFleet {
-    pub folder: std::path::PathBuf,
+    pub place: flux_remote::local::Place,
     /// Addresses that mean this folder.
     pub urls: Vec<String>,
 }
@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn an_address_is_recognised_however_it_is_written() {
-        let local = LocalFleet { folder: ".".into(), urls: vec!["git@github.com:org/fleet.git".to_owned()] };
+        let place = flux_remote::local::Place { folder: ".".into(), revision: None };
+        let local = LocalFleet { place, urls: vec!["git@github.com:org/fleet.git".to_owned()] };
         assert!(local.serves("ssh://git@github.com/org/fleet"));
         assert!(local.serves("https://github.com/Org/fleet.git"));
         assert!(!local.serves("https://github.com/org/other"));

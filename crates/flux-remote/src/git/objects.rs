@@ -21,6 +21,8 @@ const DELTA_CACHE_BYTES: usize = 32 << 20;
 pub struct ObjectStore {
     folder: PathBuf,
     packs: Vec<gix_pack::Bundle>,
+    /// Folders of a repository that holds some objects in files of their own.
+    loose: Vec<PathBuf>,
     state: State,
     object_bytes: usize,
 }
@@ -84,7 +86,45 @@ impl ObjectStore {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => State::default(),
             Err(error) => return Err(Error::cache(error)),
         };
-        Ok(Self { folder: folder.to_owned(), packs, state, object_bytes: Limits::DEFAULT.object_bytes })
+        let object_bytes = Limits::DEFAULT.object_bytes;
+        Ok(Self { folder: folder.to_owned(), packs, loose: Vec::new(), state, object_bytes })
+    }
+
+    /// The objects of a repository of this machine, in its `objects` folders. To be read only.
+    pub(super) fn of_repository(folders: &[PathBuf]) -> Result<Self, Error> {
+        let mut packs = Vec::new();
+        for folder in folders {
+            let Ok(entries) = std::fs::read_dir(folder.join("pack")) else { continue };
+            for path in entries.flatten().map(|entry| entry.path()) {
+                if path.extension().is_some_and(|extension| extension == "idx") {
+                    packs.push(gix_pack::Bundle::at(&path, SHA1).map_err(Error::cache)?);
+                }
+            }
+        }
+        let folder = folders.first().cloned().unwrap_or_default();
+        let object_bytes = Limits::DEFAULT.object_bytes;
+        Ok(Self { folder, packs, loose: folders.to_owned(), state: State::default(), object_bytes })
+    }
+
+    /// The one object whose id starts with `hex`, which has at least four digits.
+    pub(super) fn shortened(&self, hex: &str) -> Option<Oid> {
+        if let Some(id) = Oid::parse(hex) {
+            return Some(id);
+        }
+        let prefix = gix_hash::Prefix::from_hex(hex).ok().filter(|_| hex.len() >= 4)?;
+        let mut found = BTreeSet::new();
+        for pack in &self.packs {
+            let mut range = 0..0;
+            pack.index.lookup_prefix(prefix, Some(&mut range));
+            found.extend(range.map(|index| Oid(pack.index.oid_at_index(index).to_owned())));
+        }
+        for folder in &self.loose {
+            let Ok(entries) = std::fs::read_dir(folder.join(&hex[..2])) else { continue };
+            let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+            let ids = names.filter(|name| name.starts_with(&hex[2..]));
+            found.extend(ids.filter_map(|name| Oid::parse(&format!("{}{name}", &hex[..2]))));
+        }
+        if found.len() == 1 { found.first().copied() } else { None }
     }
 
     /// Whether `commit` is here with at least `depth` of its history.
@@ -157,6 +197,7 @@ impl ObjectStore {
     pub fn reader(&self) -> Reader<'_> {
         Reader {
             packs: &self.packs,
+            loose: &self.loose,
             inflate: gix_zlib::Inflate::default(),
             cache: gix_pack::cache::lru::MemoryCappedHashmap::new(DELTA_CACHE_BYTES),
             buffer: Vec::new(),
@@ -204,6 +245,7 @@ fn index(
 
 pub struct Reader<'a> {
     packs: &'a [gix_pack::Bundle],
+    loose: &'a [PathBuf],
     inflate: gix_zlib::Inflate,
     cache: gix_pack::cache::lru::MemoryCappedHashmap,
     buffer: Vec<u8>,
@@ -212,12 +254,9 @@ pub struct Reader<'a> {
 
 impl Reader<'_> {
     fn object(&mut self, id: Oid) -> Result<(gix_object::Kind, &[u8]), Error> {
-        let pack = self
-            .packs
-            .iter()
-            .rev()
-            .find(|pack| pack.index.lookup(id.0).is_some())
-            .ok_or(Error::Missing(id))?;
+        let Some(pack) = self.packs.iter().rev().find(|pack| pack.index.lookup(id.0).is_some()) else {
+            return self.loose_object(id);
+        };
         let found = pack
             .find(&id.0, &mut self.buffer, &mut self.inflate, &mut self.cache)
             .map_err(|error| Error::Garbage(format!("a bad object {id}: {error}")))?;
@@ -226,6 +265,26 @@ impl Reader<'_> {
             return Err(Error::TooLarge { what: "an object", limit: self.object_bytes as u64 });
         }
         Ok((data.kind, data.data))
+    }
+
+    /// An object in a file of its own: `kind size\0` and the content, deflated.
+    fn loose_object(&mut self, id: Oid) -> Result<(gix_object::Kind, &[u8]), Error> {
+        let garbage = || Error::Garbage(format!("a bad object {id}"));
+        let name = id.to_string();
+        let paths = self.loose.iter().map(|folder| folder.join(&name[..2]).join(&name[2..]));
+        let file = paths.into_iter().find_map(|path| std::fs::File::open(path).ok());
+        let file = file.ok_or(Error::Missing(id))?;
+        self.buffer.clear();
+        let limit = self.object_bytes as u64 + 64;
+        let mut inflated = std::io::Read::take(flate2::read::ZlibDecoder::new(BufReader::new(file)), limit);
+        std::io::Read::read_to_end(&mut inflated, &mut self.buffer).map_err(|_| garbage())?;
+        if self.buffer.len() as u64 == limit {
+            return Err(Error::TooLarge { what: "an object", limit: self.object_bytes as u64 });
+        }
+        let end = self.buffer.iter().position(|byte| *byte == 0).ok_or_else(garbage)?;
+        let kind = self.buffer[..end].split(|byte| *byte == b' ').next().unwrap_or_default();
+        let kind = gix_object::Kind::from_bytes(kind).map_err(|_| garbage())?;
+        Ok((kind, &self.buffer[end + 1..]))
     }
 
     pub fn blob(&mut self, id: Oid) -> Result<&[u8], Error> {

@@ -72,7 +72,10 @@ async fn up(options: Options) -> anyhow::Result<()> {
     let controllers = BTreeSet::from([Controller::Source, Controller::Kustomize]);
     let storage = state.join("artifacts");
     let mut manager_options = ManagerOptions::new(controllers, storage, ([127, 0, 0, 1], 0).into());
-    manager_options.local = Some(LocalFleet { folder: folder.clone(), urls: local_urls(&folder, &url) });
+    manager_options.local = Some(LocalFleet {
+        place: flux_remote::local::Place { folder: folder.clone(), revision: None },
+        urls: local_urls(&folder, &url),
+    });
     manager_options.most_retry = Duration::from_secs(10);
     let manager = Manager::start(client.clone(), manager_options).await?;
     bootstrap(&client, &url, &entry_points).await?;
