@@ -16,6 +16,16 @@ impl CliError {
         CliError { text: text.into(), code: 1, mark: "✗", no_such_kind: false }
     }
 
+    /// A report has said it all: only the exit code is left.
+    pub(crate) fn quiet(code: u8) -> CliError {
+        CliError { code, ..CliError::new("") }
+    }
+
+    /// There is no verdict, which is neither good nor bad.
+    pub(crate) fn unjudged(text: impl Into<String>) -> CliError {
+        CliError { code: 2, ..CliError::new(text) }
+    }
+
     /// The API server does not know the kind: its CRD is not installed.
     pub(crate) fn no_such_kind(kind: &str, api_version: &str) -> CliError {
         let text = format!("no matches for kind \"{kind}\" in version \"{api_version}\"");

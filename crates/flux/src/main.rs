@@ -4,6 +4,7 @@
 
 mod commands;
 mod error;
+mod fleet;
 mod kinds;
 mod output;
 mod readiness;

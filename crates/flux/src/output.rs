@@ -37,7 +37,10 @@ pub(crate) fn warning(text: &str) {
 
 /// What a command returned at last.
 pub(crate) fn error(error: &CliError) {
-    say(error.mark(), &error.to_string());
+    let text = error.to_string();
+    if !text.is_empty() {
+        say(error.mark(), &text);
+    }
 }
 
 /// Talk without a mark, without a newline.

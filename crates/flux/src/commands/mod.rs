@@ -15,6 +15,7 @@ mod resume;
 mod serve;
 mod stats;
 mod suspend;
+mod test;
 mod up;
 pub(crate) mod version;
 
@@ -31,6 +32,7 @@ pub(crate) async fn run(run: &Invocation) -> Result<(), CliError> {
     let path = run.row.path;
     match path.split(' ').next().unwrap_or_default() {
         "up" => up::run(run).await,
+        "test" => test::run(run).await,
         "serve" => serve::run(run).await,
         "create" => create::run(run).await,
         "get" => get::run(run).await,

@@ -3,6 +3,19 @@
 use super::flag::{boolean, int, string};
 use super::{Args, Row, row};
 
-pub(super) static ROWS: &[Row] = &[row("up", "Run a fleet on this machine, without a cluster")
-    .args(Args::AtMost(1))
-    .flags(&[string("path", ""), string("state", ""), int("port", "0"), boolean("once")])];
+pub(super) static ROWS: &[Row] = &[
+    row("up", "Run a fleet on this machine, without a cluster").args(Args::AtMost(1)).flags(&[
+        string("path", ""),
+        string("state", ""),
+        int("port", "0"),
+        boolean("dirty"),
+        boolean("ephemeral"),
+        boolean("once"),
+    ]),
+    row("test", "Run a fleet in memory and say whether it would work").args(Args::AtMost(1)).flags(&[
+        string("path", ""),
+        boolean("dirty"),
+        string("diff", ""),
+        string("output", "text").short('o'),
+    ]),
+];

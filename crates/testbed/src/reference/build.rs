@@ -14,6 +14,10 @@ use super::tools::Recipe;
 /// How often a long build says that it is still at work.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
+/// Forks that the proxy does not hand out, and the release each is a fork of.
+const UNPUBLISHED: [(&str, &str); 1] =
+    [("github.com/fluxcd/helm/v4 v4.2.4-flux.1", "helm.sh/helm/v4 v4.2.4")];
+
 /// Builds `package` and moves the binary to `destination` in one step, so that nobody sees half of it.
 pub(super) fn build(
     recipe: &Recipe,
@@ -143,6 +147,8 @@ fn replacements(upstream: &str, version_of_folders: &str) -> Vec<String> {
             let line = line.strip_prefix("replace ").unwrap_or(line);
             let (name, target) = line.split_once(" => ")?;
             let (name, target) = (name.trim(), target.trim());
+            let published = UNPUBLISHED.iter().find(|(fork, _)| *fork == target);
+            let target = published.map_or(target, |(_, release)| release);
             Some(if target.starts_with("./") {
                 format!("{name} => {name} {version_of_folders}")
             } else {

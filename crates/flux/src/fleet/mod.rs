@@ -1,0 +1,11 @@
+//! A fleet on this machine, for `flux up` and `flux test`: where its files come from, a cluster in this process to run
+//! it on, and what became of its objects.
+
+pub(crate) mod cluster;
+pub(crate) mod draw;
+pub(crate) mod files;
+pub(crate) mod seen;
+
+pub(crate) use cluster::{Cluster, Settings};
+pub(crate) use files::{EntryPoint, Fleet};
+pub(crate) use seen::{Seen, Verdict};
