@@ -1,7 +1,8 @@
 //! `cargo xtask baseline <tool>`: asks the real tool what is right and writes the answers beside the cases.
 //!
-//! kustomize, flux and sops cases are folders, and the real binary answers them here. Libraries without a command
-//! line (yaml, gotemplate, …) have a small Go program in `crates/<crate>/baseline` that records its own cases.
+//! kustomize, flux and sops cases are folders, and the real binary answers them here; those of helm are recorded by
+//! the test that runs them. Libraries without a command line (yaml, gotemplate, …) have a small Go program in
+//! `crates/<crate>/baseline` that records its own cases.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,10 +20,18 @@ pub fn run(tool: &str) -> Result<()> {
         "kustomize" => record_folders(tool, "kustomize", &kustomize),
         "flux" => record_folders(tool, "flux-build", &flux),
         "sops" => record_sops(),
+        "helm" => record_in_test(tool, "HELM"),
         _ => bail!(
-            "nothing to ask for {tool}: choose kustomize, flux, sops or a crate with a folder `baseline`"
+            "nothing to ask for {tool}: choose kustomize, helm, flux, sops or a crate with a folder `baseline`"
         ),
     }
+}
+
+/// A test that knows the real tool from its environment records the answers itself, and then compares with them.
+fn record_in_test(package: &str, variable: &str) -> Result<()> {
+    let binary = testbed::tool(package)?;
+    let arguments = ["test", "--package", package, "--test", "cases", "--", "--nocapture"];
+    cargo::run(cargo::cargo(&arguments).env(variable, binary))
 }
 
 fn record_with_go(tool: &str, program: &Path) -> Result<()> {

@@ -3,7 +3,7 @@
 //! Only ratios mean anything: absolute numbers change with the machine. Runs alternate, so that a busy moment
 //! hits both, and the median counts.
 
-mod inputs;
+mod helm;
 mod kustomize;
 
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub fn run(name: &str) -> Result<()> {
     std::fs::create_dir_all(&folder)?;
     let inputs = match name {
         "kustomize" => kustomize::inputs(&folder)?,
-        "helm" => inputs::helm(&folder)?,
+        "helm" => helm::inputs(&folder)?,
         _ => bail!("no bench is called {name}; there are kustomize and helm"),
     };
     let ours = our_example(name)?;

@@ -6,7 +6,7 @@ use crate::unicode::{is_digit, is_letter, is_print};
 /// What a token is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// The scan failed; the token's text says why.
+    /// The scan failed; [`Lexer::failure`] says why.
     Error,
     Bool,
     Char,
@@ -53,12 +53,12 @@ impl Kind {
 }
 
 /// A token, where it starts and on which line.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Token<'t> {
     pub kind: Kind,
-    pub at: usize,
-    pub text: std::borrow::Cow<'t, str>,
-    pub line: usize,
+    pub at: u32,
+    pub line: u32,
+    pub text: &'t str,
 }
 
 impl Token<'_> {
@@ -66,7 +66,6 @@ impl Token<'_> {
     pub fn describe(&self) -> String {
         match self.kind {
             Kind::Eof => "EOF".to_owned(),
-            Kind::Error => self.text.clone().into_owned(),
             kind if kind.is_keyword() => format!("<{}>", self.text),
             _ if self.text.len() > 10 => {
                 let start: String = self.text.chars().take(10).collect();
@@ -88,13 +87,13 @@ pub struct Lexer<'t> {
     at: usize,
     start: usize,
     /// Newlines before `at`, plus one.
-    line: usize,
-    start_line: usize,
+    line: u32,
+    start_line: u32,
     parens: usize,
     inside: bool,
     /// Functions may be called `break` and `continue`; then those are no keywords.
     keywords: Keywords,
-    failed: bool,
+    failure: Option<String>,
 }
 
 /// Which of the younger keywords are keywords here.
@@ -115,32 +114,55 @@ impl<'t> Lexer<'t> {
             parens: 0,
             inside: false,
             keywords,
-            failed: false,
+            failure: None,
         }
     }
 
     pub fn next_token(&mut self) -> Token<'t> {
-        if self.failed {
-            return Token { kind: Kind::Eof, at: self.at, text: "EOF".into(), line: self.start_line };
+        if self.failure.is_some() {
+            return Token { kind: Kind::Eof, at: self.at as u32, text: "EOF", line: self.start_line };
         }
         if self.inside { self.inside_action() } else { self.text() }
+    }
+
+    /// What an [`Kind::Error`] token is about.
+    pub fn failure(&self) -> &str {
+        self.failure.as_deref().unwrap_or_default()
     }
 
     fn rest(&self) -> &'t str {
         &self.input[self.at..]
     }
 
+    fn bytes(&self) -> &'t [u8] {
+        &self.input.as_bytes()[self.at..]
+    }
+
     fn peek(&self) -> Option<char> {
-        self.rest().chars().next()
+        match *self.bytes().first()? {
+            byte if byte.is_ascii() => Some(byte as char),
+            _ => self.rest().chars().next(),
+        }
     }
 
     fn next(&mut self) -> Option<char> {
         let next = self.peek()?;
         self.at += next.len_utf8();
-        if next == '\n' {
-            self.line += 1;
-        }
+        self.line += u32::from(next == '\n');
         Some(next)
+    }
+
+    /// Letters, digits and underscores, none of which is a line break.
+    fn skip_alphanumeric(&mut self) {
+        loop {
+            match self.bytes().first() {
+                Some(byte) if byte.is_ascii_alphanumeric() || *byte == b'_' => self.at += 1,
+                Some(byte) if !byte.is_ascii() && self.peek().is_some_and(is_alphanumeric) => {
+                    self.next();
+                }
+                _ => return,
+            }
+        }
     }
 
     fn accept(&mut self, valid: &str) -> bool {
@@ -160,8 +182,8 @@ impl<'t> Lexer<'t> {
     fn token(&mut self, kind: Kind) -> Token<'t> {
         let token = Token {
             kind,
-            at: self.start,
-            text: self.input[self.start..self.at].into(),
+            at: self.start as u32,
+            text: &self.input[self.start..self.at],
             line: self.start_line,
         };
         self.start = self.at;
@@ -177,8 +199,8 @@ impl<'t> Lexer<'t> {
     }
 
     fn error(&mut self, text: String) -> Token<'t> {
-        let token = Token { kind: Kind::Error, at: self.start, text: text.into(), line: self.start_line };
-        self.failed = true;
+        let token = Token { kind: Kind::Error, at: self.start as u32, text: "", line: self.start_line };
+        self.failure = Some(text);
         self.at = 0;
         self.start = 0;
         token
@@ -186,14 +208,14 @@ impl<'t> Lexer<'t> {
 
     fn text(&mut self) -> Token<'t> {
         loop {
-            let Some(found) = memchr_left(self.rest()) else {
+            let Some(found) = left_delimiter(self.rest()) else {
                 self.at = self.input.len();
                 if self.at > self.start {
                     self.line += newlines(&self.input[self.start..self.at]);
                     return self.token(Kind::Text);
                 }
                 let mut token = self.token(Kind::Eof);
-                token.text = "EOF".into();
+                token.text = "EOF";
                 return token;
             };
             if found > 0 {
@@ -266,11 +288,11 @@ impl<'t> Lexer<'t> {
 
     /// Whether a right delimiter is here, and if so, whether it trims.
     fn at_right_delim(&self) -> Option<bool> {
-        let rest = self.rest();
-        if has_right_marker(rest) && rest[MARKER..].starts_with(RIGHT) {
-            return Some(true);
+        match self.bytes() {
+            [b'}', b'}', ..] => Some(false),
+            [space, b'-', b'}', b'}', ..] if is_space(*space as char) => Some(true),
+            _ => None,
         }
-        rest.starts_with(RIGHT).then_some(false)
     }
 
     fn right_delim(&mut self) -> Token<'t> {
@@ -308,10 +330,10 @@ impl<'t> Lexer<'t> {
                 _ => self.error("expected :=".to_owned()),
             },
             '|' => self.token(Kind::Pipe),
-            '"' => self.quoted('"', Kind::String, "unterminated quoted string"),
+            '"' => self.quoted(b'"', Kind::String, "unterminated quoted string"),
             '`' => self.raw_quoted(),
             '$' => self.field_or_variable(Kind::Variable),
-            '\'' => self.quoted('\'', Kind::CharConstant, "unterminated character constant"),
+            '\'' => self.quoted(b'\'', Kind::CharConstant, "unterminated character constant"),
             '.' if self.rest().bytes().next().is_some_and(|b| !b.is_ascii_digit()) => {
                 self.field_or_variable(Kind::Field)
             }
@@ -338,8 +360,9 @@ impl<'t> Lexer<'t> {
 
     fn space(&mut self) -> Token<'t> {
         let mut count = 0;
-        while self.peek().is_some_and(is_space) {
-            self.next();
+        while let Some(byte @ (b' ' | b'\t' | b'\r' | b'\n')) = self.bytes().first() {
+            self.at += 1;
+            self.line += u32::from(*byte == b'\n');
             count += 1;
         }
         // A trimming right delimiter starts with the last of these spaces.
@@ -357,9 +380,7 @@ impl<'t> Lexer<'t> {
     }
 
     fn identifier(&mut self) -> Token<'t> {
-        while self.peek().is_some_and(is_alphanumeric) {
-            self.next();
-        }
+        self.skip_alphanumeric();
         if !self.at_terminator() {
             let bad = unicode(self.peek());
             return self.error(format!("bad character {bad}"));
@@ -387,9 +408,7 @@ impl<'t> Lexer<'t> {
         if self.at_terminator() {
             return self.token(if kind == Kind::Variable { Kind::Variable } else { Kind::Dot });
         }
-        while self.peek().is_some_and(is_alphanumeric) {
-            self.next();
-        }
+        self.skip_alphanumeric();
         if !self.at_terminator() {
             let bad = unicode(self.peek());
             return self.error(format!("bad character {bad}"));
@@ -399,33 +418,35 @@ impl<'t> Lexer<'t> {
 
     /// Whether an identifier may end here.
     fn at_terminator(&self) -> bool {
-        match self.peek() {
-            None | Some('.' | ',' | '|' | ':' | ')' | '(') => true,
-            Some(next) => is_space(next) || self.rest().starts_with(RIGHT),
+        match self.bytes() {
+            [] | [b'.' | b',' | b'|' | b':' | b')' | b'(' | b' ' | b'\t' | b'\r' | b'\n', ..] => true,
+            bytes => bytes.starts_with(RIGHT.as_bytes()),
         }
     }
 
-    fn quoted(&mut self, mark: char, kind: Kind, unterminated: &str) -> Token<'t> {
+    fn quoted(&mut self, mark: u8, kind: Kind, unterminated: &str) -> Token<'t> {
         loop {
-            match self.next() {
-                Some('\\') if !matches!(self.peek(), None | Some('\n')) => {
-                    self.next();
+            // All that matters here is ASCII, so the bytes of other characters can be passed over one by one.
+            match self.bytes() {
+                [b'\\', next, ..] if *next != b'\n' => self.at += 2,
+                [b'\\' | b'\n', ..] | [] => return self.error(unterminated.to_owned()),
+                [byte, ..] => {
+                    self.at += 1;
+                    if *byte == mark {
+                        return self.token(kind);
+                    }
                 }
-                Some('\\' | '\n') | None => return self.error(unterminated.to_owned()),
-                Some(c) if c == mark => return self.token(kind),
-                Some(_) => {}
             }
         }
     }
 
     fn raw_quoted(&mut self) -> Token<'t> {
-        loop {
-            match self.next() {
-                None => return self.error("unterminated raw quoted string".to_owned()),
-                Some('`') => return self.token(Kind::RawString),
-                Some(_) => {}
-            }
-        }
+        let Some(end) = self.rest().find('`') else {
+            return self.error("unterminated raw quoted string".to_owned());
+        };
+        self.line += newlines(&self.rest()[..end]);
+        self.at += end + 1;
+        self.token(Kind::RawString)
     }
 
     fn number(&mut self) -> Token<'t> {
@@ -479,12 +500,21 @@ impl<'t> Lexer<'t> {
     }
 }
 
-fn memchr_left(text: &str) -> Option<usize> {
-    text.find(LEFT)
+/// Braces are rare enough that looking for one of them is faster than looking for both.
+fn left_delimiter(text: &str) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let at = from + text[from..].find('{')?;
+        if text.as_bytes().get(at + 1) == Some(&b'{') {
+            return Some(at);
+        }
+        from = at + 1;
+    }
 }
 
-fn newlines(text: &str) -> usize {
-    text.bytes().filter(|&b| b == b'\n').count()
+fn newlines(text: &str) -> u32 {
+    // Texts are shorter than 2^30.
+    text.bytes().filter(|&b| b == b'\n').count() as u32
 }
 
 fn is_space(c: char) -> bool {

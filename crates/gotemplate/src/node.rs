@@ -18,11 +18,24 @@ pub struct Tree {
     pub root: Vec<Node>,
 }
 
+/// A piece of a text, shared with it.
+pub struct Excerpt {
+    pub of: Arc<str>,
+    pub start: Pos,
+    pub end: Pos,
+}
+
+impl Excerpt {
+    pub fn as_str(&self) -> &str {
+        &self.of[self.start as usize..self.end as usize]
+    }
+}
+
 /// A byte position in the text.
 pub type Pos = u32;
 
 pub enum Node {
-    Text(Str),
+    Text(Excerpt),
     Action { pos: Pos, pipe: Pipe },
     If(Branch),
     With(Branch),
@@ -61,14 +74,14 @@ pub struct Command {
 }
 
 pub enum Operand {
-    Function { pos: Pos, name: Arc<str>, function: FunctionRef },
+    Function { pos: Pos, name: &'static str, function: FunctionRef },
     Field { pos: Pos, fields: Vec<Str> },
     Variable { pos: Pos, symbol: Symbol, name: Str, fields: Vec<Str> },
     Dot { pos: Pos },
     Nil { pos: Pos },
     Bool { pos: Pos, value: bool },
     Number { pos: Pos, number: Box<Number> },
-    String { pos: Pos, quoted: Box<str>, text: Str },
+    String { pos: Pos, quoted: Excerpt, text: Str },
     Pipe(Box<Pipe>),
     Chain { pos: Pos, node: Box<Operand>, fields: Vec<Str> },
 }
@@ -112,7 +125,7 @@ impl Tree {
     /// Whether it has nothing but space, so that it replaces no other definition.
     pub fn is_empty(&self) -> bool {
         self.root.iter().all(|node| match node {
-            Node::Text(text) => text.to_lossy().chars().all(crate::unicode::is_space),
+            Node::Text(text) => text.as_str().chars().all(crate::unicode::is_space),
             _ => false,
         })
     }
@@ -169,7 +182,7 @@ impl Display for Place<'_> {
 impl Display for Node {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text(text) => text.fmt(f),
+            Self::Text(text) => f.write_str(text.as_str()),
             Self::Action { pipe, .. } => write!(f, "{{{{{pipe}}}}}"),
             Self::If(branch) => branch.show(f, "if"),
             Self::With(branch) => branch.show(f, "with"),
@@ -248,7 +261,7 @@ impl Display for Operand {
             Self::Nil { .. } => f.write_str("nil"),
             Self::Bool { value, .. } => write!(f, "{value}"),
             Self::Number { number, .. } => f.write_str(&number.text),
-            Self::String { quoted, .. } => f.write_str(quoted),
+            Self::String { quoted, .. } => f.write_str(quoted.as_str()),
             Self::Pipe(pipe) => pipe.fmt(f),
             Self::Chain { node, fields, .. } => {
                 match &**node {

@@ -10,7 +10,9 @@ use crate::error::Error;
 use crate::exec::Builtin;
 use crate::function::Functions;
 use crate::lex::{Keywords, Kind, Lexer, Token};
-use crate::node::{Branch, Command, Declared, FunctionRef, Node, Number, Operand, Pipe, Pos, Symbol, Tree};
+use crate::node::{
+    Branch, Command, Declared, Excerpt, FunctionRef, Node, Number, Operand, Pipe, Pos, Symbol, Tree,
+};
 use crate::number::number;
 use crate::strconv;
 use crate::value::Str;
@@ -39,7 +41,11 @@ pub fn parse(name: &str, text: &str, functions: &Functions) -> Result<Vec<Tree>,
         lexer: Lexer::new(text, keywords),
         functions,
         frame: Frame::new(),
-        symbols: HashMap::from([("$".to_owned(), 0)]),
+        symbols: HashMap::from([("$", 0)]),
+        words: Words::new(),
+        nodes: Vec::new(),
+        commands: Vec::new(),
+        operands: Vec::new(),
         trees: Vec::new(),
         depth: 0,
     };
@@ -54,9 +60,36 @@ struct Parser<'t> {
     lexer: Lexer<'t>,
     functions: &'t Functions,
     frame: Frame<'t>,
-    symbols: HashMap<String, Symbol>,
+    symbols: HashMap<&'t str, Symbol>,
+    words: Words,
+    // What is being put together, of all levels; finished lists are then as long as they have to be.
+    nodes: Vec<Node>,
+    commands: Vec<Command>,
+    operands: Vec<Operand>,
     trees: Vec<Tree>,
     depth: usize,
+}
+
+/// Names that were seen a moment ago: templates say `.Values` again and again. Whatever stands at a name's place is replaced, so
+/// that no choice of names makes it slow.
+struct Words(Vec<Option<Str>>);
+
+impl Words {
+    const SIZE: usize = 128;
+
+    fn new() -> Self {
+        Self(vec![None; Self::SIZE])
+    }
+
+    fn get(&mut self, word: &str) -> Str {
+        let hash =
+            word.bytes().fold(word.len(), |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+        let place = &mut self.0[hash % Self::SIZE];
+        match place {
+            Some(known) if *known == *word => known.clone(),
+            _ => place.insert(Str::from(word)).clone(),
+        }
+    }
 }
 
 /// What belongs to one template of the text.
@@ -64,21 +97,15 @@ struct Frame<'t> {
     /// Up to three tokens of look-ahead; the first is the one read last.
     tokens: [Token<'t>; 3],
     peeked: usize,
-    variables: Vec<Str>,
-    action_line: usize,
+    variables: Vec<&'t str>,
+    action_line: u32,
     ranges: usize,
 }
 
 impl Frame<'_> {
     fn new() -> Self {
-        let nothing = || Token { kind: Kind::Eof, at: 0, text: "".into(), line: 0 };
-        Self {
-            tokens: [nothing(), nothing(), nothing()],
-            peeked: 0,
-            variables: vec![Str::from("$")],
-            action_line: 0,
-            ranges: 0,
-        }
+        let nothing = Token { kind: Kind::Eof, at: 0, text: "", line: 0 };
+        Self { tokens: [nothing; 3], peeked: 0, variables: vec!["$"], action_line: 0, ranges: 0 }
     }
 }
 
@@ -113,7 +140,7 @@ impl<'t> Parser<'t> {
         } else {
             self.frame.tokens[0] = self.lexer.next_token();
         }
-        self.frame.tokens[self.frame.peeked].clone()
+        self.frame.tokens[self.frame.peeked]
     }
 
     fn backup(&mut self) {
@@ -131,12 +158,12 @@ impl<'t> Parser<'t> {
         self.frame.peeked = 3;
     }
 
-    fn peek(&mut self) -> &Token<'t> {
+    fn peek(&mut self) -> Token<'t> {
         if self.frame.peeked == 0 {
             self.frame.peeked = 1;
             self.frame.tokens[0] = self.lexer.next_token();
         }
-        &self.frame.tokens[self.frame.peeked - 1]
+        self.frame.tokens[self.frame.peeked - 1]
     }
 
     fn next_non_space(&mut self) -> Token<'t> {
@@ -171,10 +198,10 @@ impl<'t> Parser<'t> {
         let mut extra = String::new();
         if self.frame.action_line != 0 && self.frame.action_line != token.line {
             // Not "unclosed action in action".
-            let relation = if token.text.ends_with(" action") { "" } else { " in action" };
+            let relation = if self.lexer.failure().ends_with(" action") { "" } else { " in action" };
             extra = format!("{relation} started at {}:{}", self.name, self.frame.action_line);
         }
-        self.error(&format!("{}{extra}", token.text))
+        self.error(&format!("{}{extra}", self.lexer.failure()))
     }
 
     /// Goes one level deeper, on a new piece of stack if this one is nearly used up.
@@ -189,7 +216,6 @@ impl<'t> Parser<'t> {
     }
 
     fn parse(&mut self) -> Parsed<()> {
-        let mut root = Vec::new();
         while self.peek().kind != Kind::Eof {
             if self.peek().kind == Kind::LeftDelim {
                 let delim = self.next();
@@ -200,12 +226,12 @@ impl<'t> Parser<'t> {
                 self.backup2(delim);
             }
             match self.text_or_action()? {
-                Item::Node(node) => root.push(node),
+                Item::Node(node) => self.nodes.push(node),
                 Item::Terminator(end) => return self.error(&format!("unexpected {}", end.show())),
             }
         }
-        let name = self.name.to_owned();
-        self.add(&name, root)
+        let root = std::mem::take(&mut self.nodes);
+        self.add(self.name, root)
     }
 
     fn definition(&mut self) -> Parsed<()> {
@@ -244,11 +270,11 @@ impl<'t> Parser<'t> {
     }
 
     fn item_list(&mut self) -> Parsed<(Vec<Node>, Terminator)> {
-        let mut list = Vec::new();
+        let start = self.nodes.len();
         while self.peek_non_space().kind != Kind::Eof {
             match self.text_or_action()? {
-                Item::Node(node) => list.push(node),
-                Item::Terminator(end) => return Ok((list, end)),
+                Item::Node(node) => self.nodes.push(node),
+                Item::Terminator(end) => return Ok((self.nodes.drain(start..).collect(), end)),
             }
         }
         self.error("unexpected EOF")
@@ -257,7 +283,7 @@ impl<'t> Parser<'t> {
     fn text_or_action(&mut self) -> Parsed<Item> {
         let token = self.next_non_space();
         match token.kind {
-            Kind::Text => Ok(Item::Node(Node::Text(Str::from(&*token.text)))),
+            Kind::Text => Ok(Item::Node(Node::Text(self.excerpt(&token)))),
             Kind::LeftDelim => {
                 self.frame.action_line = token.line;
                 let item = self.action()?;
@@ -285,7 +311,7 @@ impl<'t> Parser<'t> {
             Kind::With => Node::With(self.control("with")?),
             _ => {
                 self.backup();
-                let pos = pos(self.peek());
+                let pos = self.peek().at;
                 Node::Action { pos, pipe: self.pipeline("command", Kind::RightDelim)? }
             }
         };
@@ -300,7 +326,7 @@ impl<'t> Parser<'t> {
         if self.frame.ranges == 0 {
             return self.error(&format!("{{{{{word}}}}} outside {{{{range}}}}"));
         }
-        let pos = pos(token);
+        let pos = token.at;
         Ok(if token.kind == Kind::Break { Node::Break { pos } } else { Node::Continue { pos } })
     }
 
@@ -362,7 +388,7 @@ impl<'t> Parser<'t> {
         }
         self.add(&name, root)?;
         self.frame = outer;
-        Ok(Node::Template { pos: pos(&token), name: Arc::from(&*name), pipe: Some(pipe) })
+        Ok(Node::Template { pos: token.at, name: Arc::from(&*name), pipe: Some(pipe) })
     }
 
     fn template(&mut self) -> Parsed<Node> {
@@ -374,7 +400,7 @@ impl<'t> Parser<'t> {
             self.backup();
             pipe = Some(self.pipeline(CONTEXT, Kind::RightDelim)?);
         }
-        Ok(Node::Template { pos: pos(&token), name: Arc::from(&*name), pipe })
+        Ok(Node::Template { pos: token.at, name: Arc::from(&*name), pipe })
     }
 
     fn template_name(&mut self, token: &Token<'t>, context: &str) -> Parsed<String> {
@@ -387,6 +413,19 @@ impl<'t> Parser<'t> {
         }
     }
 
+    fn excerpt(&self, token: &Token<'t>) -> Excerpt {
+        Excerpt { of: self.text.clone(), start: token.at, end: token.at + token.text.len() as Pos }
+    }
+
+    /// A string constant; most have nothing to unescape.
+    fn string(&self, token: &Token<'t>) -> Parsed<Str> {
+        let escape = if token.kind == Kind::RawString { '\r' } else { '\\' };
+        if token.text.contains(escape) {
+            return self.unquote(token).map(Str::from_bytes);
+        }
+        Ok(Str::from(&token.text[1..token.text.len() - 1]))
+    }
+
     fn unquote(&self, token: &Token<'t>) -> Parsed<Vec<u8>> {
         match strconv::unquote(token.text.as_bytes()) {
             Some(text) => Ok(text),
@@ -395,7 +434,8 @@ impl<'t> Parser<'t> {
     }
 
     fn pipeline(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
-        let pos = pos(&self.peek_non_space());
+        let pos = self.peek_non_space().at;
+        let start = self.commands.len();
         let mut pipe = Pipe { pos, assign: false, declares: Vec::new(), commands: Vec::new() };
         self.declarations(&mut pipe, context)?;
         loop {
@@ -416,11 +456,12 @@ impl<'t> Parser<'t> {
                 | Kind::LeftParen => {
                     self.backup();
                     let command = self.command()?;
-                    pipe.commands.push(command);
+                    self.commands.push(command);
                 }
                 _ => return self.unexpected(&token, context),
             }
         }
+        pipe.commands = self.commands.drain(start..).collect();
         self.check_pipeline(&pipe, context)?;
         Ok(pipe)
     }
@@ -433,18 +474,18 @@ impl<'t> Parser<'t> {
             }
             self.next();
             // Whether a space follows has to be remembered, in case the variable turns out to be an argument.
-            let after = self.peek().clone();
+            let after = self.peek();
             let next = self.peek_non_space();
             match next.kind {
                 Kind::Assign | Kind::Declare => {
                     pipe.assign = next.kind == Kind::Assign;
                     self.next_non_space();
-                    self.declare(pipe, &variable.text);
+                    self.declare(pipe, variable.text);
                     return Ok(());
                 }
                 Kind::Char if next.text == "," => {
                     self.next_non_space();
-                    self.declare(pipe, &variable.text);
+                    self.declare(pipe, variable.text);
                     if context != "range" || pipe.declares.len() >= 2 {
                         return self.error(&format!("too many declarations in {context}"));
                     }
@@ -467,15 +508,15 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn declare(&mut self, pipe: &mut Pipe, name: &str) {
+    fn declare(&mut self, pipe: &mut Pipe, name: &'t str) {
         let symbol = self.symbol(name);
-        pipe.declares.push(Declared { symbol, name: Str::from(name) });
-        self.frame.variables.push(Str::from(name));
+        pipe.declares.push(Declared { symbol, name: self.words.get(name) });
+        self.frame.variables.push(name);
     }
 
-    fn symbol(&mut self, name: &str) -> Symbol {
+    fn symbol(&mut self, name: &'t str) -> Symbol {
         let next = self.symbols.len() as Symbol;
-        *self.symbols.entry(name.to_owned()).or_insert(next)
+        *self.symbols.entry(name).or_insert(next)
     }
 
     fn check_pipeline(&mut self, pipe: &Pipe, context: &str) -> Parsed<()> {
@@ -499,11 +540,12 @@ impl<'t> Parser<'t> {
     }
 
     fn command(&mut self) -> Parsed<Command> {
-        let mut command = Command { pos: pos(&self.peek_non_space()), args: Vec::new() };
+        let pos = self.peek_non_space().at;
+        let start = self.operands.len();
         loop {
             self.peek_non_space();
             if let Some(operand) = self.operand()? {
-                command.args.push(operand);
+                self.operands.push(operand);
             }
             let token = self.next();
             match token.kind {
@@ -514,10 +556,10 @@ impl<'t> Parser<'t> {
             }
             break;
         }
-        if command.args.is_empty() {
+        if self.operands.len() == start {
             return self.error("empty command");
         }
-        Ok(command)
+        Ok(Command { pos, args: self.operands.drain(start..).collect() })
     }
 
     fn operand(&mut self) -> Parsed<Option<Operand>> {
@@ -525,10 +567,11 @@ impl<'t> Parser<'t> {
         if self.peek().kind != Kind::Field {
             return Ok(Some(node));
         }
-        let chain_pos = pos(self.peek());
+        let chain_pos = self.peek().at;
         let mut more = Vec::new();
         while self.peek().kind == Kind::Field {
-            more.push(Str::from(&self.next().text[1..]));
+            let name = self.next().text;
+            more.push(self.words.get(&name[1..]));
         }
         node = match node {
             Operand::Field { mut fields, .. } => {
@@ -554,13 +597,13 @@ impl<'t> Parser<'t> {
 
     fn term(&mut self) -> Parsed<Option<Operand>> {
         let token = self.next_non_space();
-        let pos = pos(&token);
+        let pos = token.at;
         Ok(Some(match token.kind {
             Kind::Identifier => self.function(&token)?,
             Kind::Dot => Operand::Dot { pos },
             Kind::Nil => Operand::Nil { pos },
             Kind::Variable => self.variable(&token)?,
-            Kind::Field => Operand::Field { pos, fields: vec![Str::from(&token.text[1..])] },
+            Kind::Field => Operand::Field { pos, fields: vec![self.words.get(&token.text[1..])] },
             Kind::Bool => Operand::Bool { pos, value: token.text == "true" },
             Kind::CharConstant | Kind::Complex | Kind::Number => {
                 Operand::Number { pos, number: self.number(&token)? }
@@ -571,8 +614,7 @@ impl<'t> Parser<'t> {
                 Operand::Pipe(Box::new(pipe))
             }
             Kind::String | Kind::RawString => {
-                let text = self.unquote(&token)?;
-                Operand::String { pos, quoted: Box::from(&*token.text), text: Str::from_bytes(text) }
+                Operand::String { pos, quoted: self.excerpt(&token), text: self.string(&token)? }
             }
             _ => {
                 self.backup();
@@ -582,37 +624,33 @@ impl<'t> Parser<'t> {
     }
 
     fn function(&mut self, token: &Token<'t>) -> Parsed<Operand> {
-        let function = match self.functions.find(&token.text) {
-            Some(at) => FunctionRef::Table(at),
-            None => match Builtin::find(&token.text) {
-                Some(builtin) => FunctionRef::Builtin(builtin),
+        let (name, function) = match self.functions.find(token.text) {
+            Some(at) => (self.functions.at(at).name, FunctionRef::Table(at)),
+            None => match Builtin::find(token.text) {
+                Some(builtin) => (builtin.name(), FunctionRef::Builtin(builtin)),
                 None => {
                     let name = strconv::quote(token.text.as_bytes());
                     return self.error(&format!("function {name} not defined"));
                 }
             },
         };
-        Ok(Operand::Function { pos: pos(token), name: Arc::from(&*token.text), function })
+        Ok(Operand::Function { pos: token.at, name, function })
     }
 
     fn variable(&mut self, token: &Token<'t>) -> Parsed<Operand> {
-        let name = Str::from(&*token.text);
-        if !self.frame.variables.contains(&name) {
-            let name = strconv::quote(name.as_bytes());
+        if !self.frame.variables.contains(&token.text) {
+            let name = strconv::quote(token.text.as_bytes());
             return self.error(&format!("undefined variable {name}"));
         }
-        let symbol = self.symbol(&token.text);
-        Ok(Operand::Variable { pos: pos(token), symbol, name, fields: Vec::new() })
+        let symbol = self.symbol(token.text);
+        let name = self.words.get(token.text);
+        Ok(Operand::Variable { pos: token.at, symbol, name, fields: Vec::new() })
     }
 
     fn number(&mut self, token: &Token<'t>) -> Parsed<Box<Number>> {
-        match number(&token.text, token.kind) {
+        match number(token.text, token.kind) {
             Ok(number) => Ok(Box::new(number)),
             Err(message) => self.error(&message),
         }
     }
-}
-
-fn pos(token: &Token<'_>) -> Pos {
-    Pos::try_from(token.at).expect("texts are shorter than 2^30")
 }

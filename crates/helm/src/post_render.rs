@@ -1,6 +1,6 @@
 //! The point where somebody else may change what was rendered: one stream of all documents out, one stream back in.
 //!
-//! Helm 4 marks each document with the file it came from, so that hooks stay hooks and `# Source` lines stay right; documents that
+//! Helm 3 hands over the manifest as it would store it, without hooks, and stores what comes back. Helm 4 marks each document with the file it came from, so that hooks stay hooks and `# Source` lines stay right; documents that
 //! come back without a mark get a made-up file name.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use yaml::{Node, Options, Schema};
 
 use crate::Dialect;
-use crate::manifest::split_manifests;
+use crate::manifest::{Head, Manifest, split_manifests};
 
 const FILE: &str = "postrenderer.helm.sh/postrender-filename";
 
@@ -26,6 +26,26 @@ pub(crate) fn run(
         .run(merged)
         .map_err(|error| format!("error while running post render on files: {error}"))?;
     split(&changed).map_err(|error| format!("error while parsing post rendered output: {error}"))
+}
+
+/// Helm 3's way. A document that comes back without its `# Source` line has no path.
+pub(crate) fn run_on_manifest(
+    manifest: String,
+    post_render: &dyn PostRender,
+) -> Result<Vec<Manifest>, String> {
+    let changed = post_render
+        .run(manifest)
+        .map_err(|error| format!("error while running post render on files: {error}"))?;
+    let document = |text: &str| {
+        let (path, content) = match text.strip_prefix("# Source: ") {
+            Some(rest) => rest.split_once('\n').unwrap_or((rest, "")),
+            None => ("", text),
+        };
+        let head = Head::parse(content, Dialect::Helm3)
+            .map_err(|cause| format!("error while parsing post rendered output: {cause}"))?;
+        Ok(Manifest { path: path.to_owned(), content: content.to_owned(), head })
+    };
+    split_manifests(&changed, Dialect::Helm3).into_iter().map(document).collect()
 }
 
 fn merge(files: &BTreeMap<String, String>) -> Result<String, String> {

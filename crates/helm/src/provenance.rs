@@ -1,6 +1,7 @@
 //! Provenance files: `.prov`, which signs a chart's archive by its checksum.
 
 use pgp::composed::{CleartextSignedMessage, PublicOrSecret, SignedPublicKey};
+use pgp::crypto::public_key::PublicKeyAlgorithm;
 use pgp::types::KeyDetails;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
@@ -27,6 +28,9 @@ pub enum ProvenanceError {
     NoSignature,
     #[error("openpgp: signature made by unknown entity")]
     UnknownSigner,
+    /// The key is in the ring, but the text is not what it signed.
+    #[error("openpgp: invalid signature: {0} verification failure")]
+    OtherText(&'static str),
     #[error("openpgp: key expired")]
     Expired,
     #[error("message block must have at least two parts")]
@@ -117,7 +121,25 @@ fn signer<'k>(
             return if has_expired(key, now) { Err(ProvenanceError::Expired) } else { Ok(key) };
         }
     }
-    Err(ProvenanceError::UnknownSigner)
+    let issuers: Vec<_> =
+        message.signatures().iter().flat_map(|signature| signature.issuer_key_id()).collect();
+    let named = keys.iter().find(|key| {
+        issuers.contains(&&key.primary_key.legacy_key_id())
+            || key.public_subkeys.iter().any(|sub| issuers.contains(&&sub.key.legacy_key_id()))
+    });
+    Err(named.map_or(ProvenanceError::UnknownSigner, |key| ProvenanceError::OtherText(algorithm(key))))
+}
+
+/// As Go's openpgp calls it when a signature is wrong.
+fn algorithm(key: &SignedPublicKey) -> &'static str {
+    match key.primary_key.algorithm() {
+        PublicKeyAlgorithm::DSA => "DSA",
+        PublicKeyAlgorithm::ECDSA => "ECDSA",
+        PublicKeyAlgorithm::EdDSALegacy => "EdDSA",
+        PublicKeyAlgorithm::Ed25519 => "Ed25519",
+        PublicKeyAlgorithm::Ed448 => "Ed448",
+        _ => "RSA",
+    }
 }
 
 fn has_expired(key: &SignedPublicKey, now: jiff::Timestamp) -> bool {
@@ -138,8 +160,24 @@ fn has_expired(key: &SignedPublicKey, now: jiff::Timestamp) -> bool {
 fn checksum(signed: &str, file_name: &str) -> Result<String, ProvenanceError> {
     let sums = signed.split("\n...\n").nth(1).ok_or(ProvenanceError::NoChecksums)?;
     let tree = crate::document::parse(sums.as_bytes()).map_err(ProvenanceError::Checksums)?;
-    let listed = tree.get("files").and_then(|files| files.get(file_name)).and_then(Json::as_str);
-    listed.map(str::to_owned).ok_or_else(|| ProvenanceError::NotListed(file_name.to_owned()))
+    let wrong = |found: &Json, wanted: &str| {
+        let kind = crate::chart::json_kind(found);
+        let prefix = crate::chart::PREFIX;
+        ProvenanceError::Checksums(format!(
+            "{prefix}json: cannot unmarshal {kind} into Go struct field SumCollection.files of type {wanted}"
+        ))
+    };
+    let not_listed = || ProvenanceError::NotListed(file_name.to_owned());
+    match tree.get("files") {
+        None | Some(Json::Null) => Err(not_listed()),
+        Some(Json::Object(files)) => match files.get(file_name) {
+            None => Err(not_listed()),
+            Some(Json::String(sum)) => Ok(sum.clone()),
+            Some(Json::Null) => Ok(String::new()),
+            Some(other) => Err(wrong(other, "string")),
+        },
+        Some(other) => Err(wrong(other, "map[string]string")),
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {

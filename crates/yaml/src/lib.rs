@@ -43,4 +43,4 @@ pub use node::{Comments, Flow, Mapping, Node, Position, Scalar, ScalarStyle, Seq
 pub use number::{format_float_g, json_float};
 pub use parse::{Aliases, Document, DuplicateKeys, Options, parse_one, parse_stream};
 pub use resolve::{Resolved, Schema};
-pub use sort::key_order;
+pub use sort::{key_order, sort_keys};

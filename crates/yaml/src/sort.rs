@@ -17,7 +17,7 @@ pub fn key_order(a: &str, b: &str, dialect: Dialect) -> Ordering {
 
 /// Sorts by `key_order`. A merge sort of its own: Go's order is not transitive for some odd keys, and the
 /// standard library may panic on such an order.
-pub(crate) fn sort_keys<T>(items: &mut Vec<T>, key: impl Fn(&T) -> &str + Copy, dialect: Dialect) {
+pub fn sort_keys<T>(items: &mut Vec<T>, key: impl Fn(&T) -> &str + Copy, dialect: Dialect) {
     let in_order = items.is_sorted_by(|a, b| !less(key(b), key(a), dialect));
     if !in_order {
         *items = merge_sorted(std::mem::take(items), key, dialect);

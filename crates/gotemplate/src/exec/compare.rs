@@ -64,9 +64,13 @@ fn equal(a: &Value, b: &Value) -> Result<bool, Failure> {
     }
 }
 
-/// A nil interface, or a nil slice.
+/// A nil interface, slice or map.
 fn nil(value: &Value) -> bool {
-    value.is_nil() || value.as_list().is_some_and(crate::value::List::is_nil)
+    match value {
+        Value::List(list) => list.is_nil(),
+        Value::Map(map) => map.is_nil(),
+        other => other.is_nil(),
+    }
 }
 
 fn different(a: &Value, b: &Value) -> Failure {

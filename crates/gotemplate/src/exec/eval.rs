@@ -160,6 +160,7 @@ impl<'a> State<'a> {
         match (&value, wanted) {
             (_, Type::Reflect) => Ok(value),
             (Value::NoValue, Type::Any) => Ok(Value::Nil),
+            (Value::Object(object), Type::Any) => Ok(object.as_argument().unwrap_or(value)),
             (_, Type::Any) => Ok(value),
             // A nil of the parameter's own type; functions see it as nil.
             (Value::NoValue, wanted) if wanted.can_be_nil() => Ok(Value::Nil),

@@ -52,7 +52,11 @@ fn index_once(item: &Value, at: &Value) -> Result<Value, Failure> {
             }
             other => Err(Failure::new(format!("value has type {}; should be string", other.type_of()))),
         },
-        other => Err(Failure::new(format!("can't index item of type {}", other.type_of()))),
+        // Go has followed pointers by now.
+        other => {
+            let of = other.type_of().to_string();
+            Err(Failure::new(format!("can't index item of type {}", of.trim_start_matches('*'))))
+        }
     }
 }
 

@@ -167,7 +167,7 @@ impl<'a> State<'a> {
         match node {
             Node::Text(text) => {
                 let before = self.out.len();
-                self.out.extend_from_slice(text.as_bytes());
+                self.out.extend_from_slice(text.as_str().as_bytes());
                 self.check_output(before)?;
             }
             Node::Action { pipe, .. } => {

@@ -189,6 +189,10 @@ impl Printer {
 
     fn map(&mut self, map: &crate::value::Map, verb: char, depth: usize) -> Result<(), Limit> {
         let sharp = self.flags.sharp_v;
+        if sharp && map.is_nil() {
+            self.text(&format!("{}(nil)", map.type_of()));
+            return Ok(());
+        }
         if sharp {
             self.text(&map.type_of().to_string());
             self.buffer.push(b'{');
@@ -224,6 +228,15 @@ impl Printer {
         if self.flags.sharp_v {
             self.text(name.trim_start_matches('*'));
         }
+        self.fields(object, verb, depth)
+    }
+
+    /// The struct behind a pointer.
+    pub(super) fn pointed_to(&mut self, object: &dyn Object, verb: char) -> Result<(), Limit> {
+        self.fields(object, verb, 0)
+    }
+
+    fn fields(&mut self, object: &dyn Object, verb: char, depth: usize) -> Result<(), Limit> {
         self.buffer.push(b'{');
         for (at, (name, field)) in object.fields().iter().enumerate() {
             if at > 0 {

@@ -58,6 +58,9 @@ fn set(ctx: &Context<'_>, args: &[Value]) -> Answer {
     let (Some(map), Value::String(key)) = (map_arg(args, 0), &args[1]) else {
         return Err(Failure::new("assignment to entry in nil map"));
     };
+    if map.is_nil() {
+        return Err(Failure::new("assignment to entry in nil map"));
+    }
     ctx.session().grow(key.len() + 80)?;
     ctx.session().grew(map, &args[2]);
     map.set(key.clone(), args[2].clone());

@@ -109,6 +109,7 @@ impl Encoder {
                 let items = list.iter().map(|item| (None, item));
                 crate::stack::grow(|| self.container(b"[]", items))?;
             }
+            Value::Map(map) if map.is_nil() => self.out.extend_from_slice(b"null"),
             Value::Map(map) => {
                 let entries = map.entries();
                 let items = entries.iter().map(|(key, value)| (Some(key.as_bytes()), value));
@@ -116,7 +117,7 @@ impl Encoder {
             }
             Value::Time(time) => self.string(time.rfc3339_nano().as_bytes()),
             Value::Object(object) => {
-                let fields = object.fields();
+                let fields = object.json_fields();
                 self.container(b"{}", fields.iter().map(|(name, value)| (Some(name.as_bytes()), value)))?;
             }
             Value::Func(_) | Value::Complex(_) => {

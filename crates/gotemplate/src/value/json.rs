@@ -99,6 +99,7 @@ fn to_json(value: &Value, depth: usize, nodes: &mut usize) -> Result<serde_json:
         Value::List(list) => crate::stack::grow(|| {
             list.iter().map(|item| to_json(item, depth + 1, nodes)).collect::<Result<_, _>>().map(Json::Array)
         })?,
+        Value::Map(map) if map.is_nil() => Json::Null,
         Value::Map(map) => {
             let mut object = serde_json::Map::new();
             for (key, value) in map.entries().iter() {
@@ -109,7 +110,7 @@ fn to_json(value: &Value, depth: usize, nodes: &mut usize) -> Result<serde_json:
         Value::Time(time) => Json::String(time.rfc3339_nano()),
         Value::Object(object) => {
             let mut json = serde_json::Map::new();
-            for (name, value) in object.fields() {
+            for (name, value) in object.json_fields() {
                 json.insert(name.to_owned(), to_json(&value, depth + 1, nodes)?);
             }
             Json::Object(json)
@@ -144,6 +145,7 @@ fn deep_copy(value: &Value, depth: usize) -> Value {
             let items = list.iter().map(|item| deep_copy(item, depth + 1)).collect();
             Value::List(List::typed(list.type_of(), items))
         }),
+        Value::Map(map) if map.is_nil() => Value::Map(Map::nil(map.type_of())),
         Value::Map(map) => crate::stack::grow(|| {
             let entries: MapEntries =
                 map.entries().iter().map(|(key, value)| (key.clone(), deep_copy(value, depth + 1))).collect();

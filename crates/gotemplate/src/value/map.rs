@@ -17,6 +17,7 @@ pub struct Map(Rc<Inner>);
 struct Inner {
     of: Type,
     entries: RefCell<MapEntries>,
+    is_nil: bool,
 }
 
 impl Default for Map {
@@ -37,7 +38,16 @@ impl Map {
 
     /// A map of the type `of`, which is a map type or a named type that is one underneath.
     pub fn typed(of: Type, entries: MapEntries) -> Self {
-        Self(Rc::new(Inner { of, entries: RefCell::new(entries) }))
+        Self(Rc::new(Inner { of, entries: RefCell::new(entries), is_nil: false }))
+    }
+
+    /// Go's nil map: empty, and `null` in JSON where an empty one is `{}`.
+    pub fn nil(of: Type) -> Self {
+        Self(Rc::new(Inner { of, entries: RefCell::default(), is_nil: true }))
+    }
+
+    pub fn is_nil(&self) -> bool {
+        self.0.is_nil && self.is_empty()
     }
 
     pub fn type_of(&self) -> Type {

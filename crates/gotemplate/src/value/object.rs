@@ -23,6 +23,18 @@ pub trait Object: Any {
         Vec::new()
     }
 
+    /// What encoding/json writes: exported fields, unless they are tagged.
+    fn json_fields(&self) -> Vec<(&'static str, Value)> {
+        let is_exported = |name: &str| name.starts_with(|c: char| c.is_ascii_uppercase());
+        self.fields().into_iter().filter(|(name, _)| is_exported(name)).collect()
+    }
+
+    /// What a function gets when it is handed over by value: without its address, a Go value loses the methods of its
+    /// pointer, among them `String`. Nothing if that makes no difference.
+    fn as_argument(&self) -> Option<Value> {
+        None
+    }
+
     /// The parameters of a method, or nothing if there is no such method.
     fn method(&self, name: &str) -> Option<Signature> {
         let _ = name;

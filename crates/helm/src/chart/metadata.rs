@@ -328,7 +328,7 @@ fn folded<'a>(fields: &'a serde_json::Map<String, Json>, name: &str) -> Option<&
 
 /// Spaces of all kinds become a plain one, and what does not print is dropped.
 fn sanitize(text: &mut String) {
-    let clean = |c: char| if c.is_whitespace() { Some(' ') } else { crate::quote::is_print(c).then_some(c) };
+    let clean = |c: char| if c.is_whitespace() { Some(' ') } else { gotemplate::is_print(c).then_some(c) };
     if !text.bytes().all(|b| (b' '..=b'~').contains(&b)) {
         *text = text.chars().filter_map(clean).collect();
     }

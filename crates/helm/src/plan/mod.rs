@@ -5,6 +5,7 @@
 
 mod apply;
 mod failure;
+mod hand_over;
 mod hooks;
 mod install;
 mod object;
@@ -16,6 +17,7 @@ mod upgrade;
 
 pub use apply::{Applying, How};
 pub use failure::Failure;
+pub use hand_over::hand_over;
 pub use install::{Install, install};
 pub use object::{Builtin, Kinds, Live, Object, ObjectError, ObjectKey, check_ownership, objects_of, own};
 pub use patch::{Patch, PatchError, PatchType, create_patch};

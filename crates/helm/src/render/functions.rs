@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use gotemplate::{
-    Context, Duration, Failure, Function, Functions, List, Map, Numbers, Set, Str, Template, Type, Value,
+    Context, Duration, Failure, Function, Functions, JsonStyle, List, Map, Numbers, Set, Str, Template, Type,
+    Value, encode_json,
 };
 use serde_json::Value as Json;
 
@@ -152,13 +153,18 @@ fn include(ctx: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
         }
         *depth += 1;
     }
-    let result = ctx.execute(ctx.set(), &template, &args[1]);
+    let result = ctx.execute(ctx.set(), &template, data(&args[1]));
     if let Some(depth) =
         extension.map(|e| e.included.borrow_mut()).as_mut().and_then(|included| included.get_mut(&name))
     {
         *depth -= 1;
     }
     Ok(Value::String(Str::from_bytes(result?)))
+}
+
+/// What a template is executed with. Go has no value to begin with where it is handed nil: every field of it is missing, not an error.
+fn data(value: &Value) -> &Value {
+    if value.is_nil() { &Value::NoValue } else { value }
 }
 
 fn tpl(ctx: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
@@ -170,7 +176,7 @@ fn tpl(ctx: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
     let quoted = || crate::quote::go_quote(&source_text);
     let (set, template) = parsed(ctx, source, &source_text)
         .map_err(|error| Failure::new(format!("cannot parse template {}: {error}", quoted())))?;
-    match ctx.execute(&set, &template, &args[1]) {
+    match ctx.execute(&set, &template, data(&args[1])) {
         Ok(output) => Ok(without_no_value(output)),
         Err(error) => {
             let limit = error.limit();
@@ -268,8 +274,7 @@ fn must_to_yaml(_: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
 
 fn yaml_text(value: &Value) -> Result<String, String> {
     let json = value.to_json().map_err(|error| format!("error marshaling into JSON: {error}"))?;
-    let mut text =
-        yaml::to_yaml_sigs(&json).map_err(|error| format!("error converting JSON to YAML: {error}"))?;
+    let mut text = yaml::to_yaml_sigs(&json).map_err(|error| error.to_string())?;
     if text.ends_with('\n') {
         text.pop();
     }
@@ -295,13 +300,12 @@ fn yaml_tree(value: &Value) -> Result<Json, String> {
 }
 
 fn to_json(_: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
-    Ok(Value::from(args[0].to_json().map(|json| yaml::json_text(&json)).unwrap_or_default()))
+    Ok(Value::String(encode_json(&args[0], JsonStyle::Compact).unwrap_or_default().into()))
 }
 
 fn must_to_json(_: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
-    args[0]
-        .to_json()
-        .map(|json| Value::from(yaml::json_text(&json)))
+    encode_json(&args[0], JsonStyle::Compact)
+        .map(|text| Value::String(text.into()))
         .map_err(|error| Failure::new(error.to_string()))
 }
 
@@ -316,6 +320,8 @@ fn from_json_array(_: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
 /// A map, or one that says what is wrong.
 fn expect_object(tree: Result<Json, String>, prefix: &str) -> Value {
     let error = match tree {
+        // What YAML calls null never reaches the map; encoding/json sets it to nil.
+        Ok(Json::Null) if prefix.is_empty() => return Value::Map(Map::nil(Type::MAP)),
         Ok(Json::Null) => return Value::Map(Map::new()),
         Ok(tree @ Json::Object(_)) => return Value::from_json(&tree, Numbers::Float),
         Ok(other) => format!(
@@ -329,6 +335,7 @@ fn expect_object(tree: Result<Json, String>, prefix: &str) -> Value {
 
 fn expect_array(tree: Result<Json, String>, prefix: &str) -> Value {
     let error = match tree {
+        Ok(Json::Null) if prefix.is_empty() => return Value::List(List::nil(Type::LIST)),
         Ok(Json::Null) => return Value::List(List::new(Vec::new())),
         Ok(tree @ Json::Array(_)) => return Value::from_json(&tree, Numbers::Float),
         Ok(other) => format!(
@@ -341,11 +348,17 @@ fn expect_array(tree: Result<Json, String>, prefix: &str) -> Value {
 }
 
 fn to_toml_text(_: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
-    Ok(Value::from(to_toml::write(&args[0]).unwrap_or_else(|error| error)))
+    match to_toml::write(&args[0]) {
+        Ok(text) | Err(to_toml::Error::Refused(text)) => Ok(Value::from(text)),
+        Err(to_toml::Error::Panic(text)) => Err(Failure::new(text)),
+    }
 }
 
 fn must_to_toml(_: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
-    to_toml::write(&args[0]).map(Value::from).map_err(Failure::new)
+    to_toml::write(&args[0]).map(Value::from).map_err(|error| match error {
+        to_toml::Error::Refused(text) => Failure::new(text),
+        to_toml::Error::Panic(text) => Failure::new(text),
+    })
 }
 
 fn from_toml(_: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {

@@ -100,16 +100,7 @@ pub struct Crd {
 impl Rendered {
     /// The release's manifest as Helm stores and prints it.
     pub fn manifest(&self, include_crds: bool) -> String {
-        let documents = || self.documents(include_crds);
-        let size = documents().map(|(path, content)| path.len() + content.len() + 32).sum();
-        let mut out = String::with_capacity(size);
-        for (path, content) in documents() {
-            let content = text_of(content);
-            for part in ["---\n# Source: ", path, "\n", &*content, "\n"] {
-                out.push_str(part);
-            }
-        }
-        out
+        manifest_of(self.documents(include_crds))
     }
 
     /// Path and content of each document of the manifest, CRDs first.
@@ -118,6 +109,22 @@ impl Rendered {
             self.crds.iter().filter(move |_| include_crds).map(|crd| (crd.path.as_str(), &crd.data[..]));
         crds.chain(self.manifests.iter().map(|m| (m.path.as_str(), m.content.as_bytes())))
     }
+}
+
+/// Documents as one text, each with the path of its template unless it came from elsewhere.
+fn manifest_of<'d>(documents: impl Iterator<Item = (&'d str, &'d [u8])>) -> String {
+    let documents: Vec<_> = documents.collect();
+    let size = documents.iter().map(|(path, content)| path.len() + content.len() + 32).sum();
+    let mut out = String::with_capacity(size);
+    for (path, content) in documents {
+        out.push_str("---\n");
+        if !path.is_empty() {
+            out.extend(["# Source: ", path, "\n"]);
+        }
+        out.push_str(&text_of(content));
+        out.push('\n');
+    }
+    out
 }
 
 /// Checking first is much faster than the lossy conversion, which is hardly ever needed.
@@ -200,8 +207,13 @@ fn run(
         files = crate::post_render::run(files, post_render).map_err(RenderError::PostRender)?;
     }
     let texts = files.iter().map(|(path, text)| (path.as_str(), text.as_str()));
-    let sorted =
+    let mut sorted =
         sort_manifests(texts, KindOrder::Install, dialect, &mut warnings).map_err(RenderError::Manifest)?;
+    if let Some(post_render) = options.post_render.filter(|_| dialect == Dialect::Helm3) {
+        let documents = sorted.manifests.iter().map(|m| (m.path.as_str(), m.content.as_bytes()));
+        sorted.manifests = crate::post_render::run_on_manifest(manifest_of(documents), post_render)
+            .map_err(RenderError::PostRender)?;
+    }
     let mut crds = Vec::new();
     collect_crds(&node, &Place::root(), dialect, &mut crds);
     let Json::Object(chart_values) = to_json(&Value::Map(node.values().clone())) else {
@@ -277,7 +289,7 @@ fn templates(
         capabilities: objects::capabilities(capabilities, options.dialect),
         dialect: options.dialect,
     };
-    collect_templates(node, &Place::root(), objects::values(values), &shared, &mut found);
+    collect_templates(node, &Place::root(), objects::values(values, options.dialect), &shared, &mut found);
     let order = render_order(&found);
     let set = parse_all(node.chart(), &found, &order, options)?;
     let extension = functions::Extension::new(options.lookup.clone());
@@ -289,7 +301,7 @@ fn templates(
             continue;
         }
         let renderable = &found[name];
-        renderable.scope.set("Template", objects::template(name, &renderable.base_path));
+        renderable.scope.set("Template", objects::template(name, &renderable.base_path, options.dialect));
         let data = Value::Map(renderable.scope.clone());
         let output = set
             .execute(&session, name, &data)
@@ -366,14 +378,17 @@ fn collect_templates<'c>(
     let path = place.of(node.name());
     let below = place.below(node, shared.dialect);
     let subcharts = Map::new();
-    let scope = Map::from_entries([
-        ("Chart", objects::chart(node.metadata(), place.is_root(), shared.dialect)),
-        ("Files", objects::files(&node.chart().files)),
-        ("Release", shared.release.clone()),
-        ("Capabilities", shared.capabilities.clone()),
-        ("Values", values.clone()),
-        ("Subcharts", Value::Map(subcharts.clone())),
-    ]);
+    let scope = objects::typed(
+        Map::from_entries([
+            ("Chart", objects::chart(node.metadata(), place.is_root(), shared.dialect)),
+            ("Files", objects::files(&node.chart().files)),
+            ("Release", shared.release.clone()),
+            ("Capabilities", shared.capabilities.clone()),
+            ("Values", values.clone()),
+            ("Subcharts", Value::Map(subcharts.clone())),
+        ]),
+        shared.dialect,
+    );
     for child in node.children() {
         let own = match values.lookup(child.name()) {
             Some(own @ Value::Map(_)) => own,

@@ -26,13 +26,22 @@ pub(super) fn release(options: &ReleaseOptions) -> Value {
     ])
 }
 
-pub(super) fn template(name: &str, base_path: &str) -> Value {
-    values(Map::from_entries([("Name", Value::from(name)), ("BasePath", Value::from(base_path))]))
+pub(super) fn template(name: &str, base_path: &str, dialect: Dialect) -> Value {
+    values(Map::from_entries([("Name", Value::from(name)), ("BasePath", Value::from(base_path))]), dialect)
 }
 
 /// The values of the outermost chart, which are a type of their own in Go.
-pub(super) fn values(table: Map) -> Value {
-    Value::Map(Map::typed(Type::Named(&VALUES), table.take()))
+pub(super) fn values(table: Map, dialect: Dialect) -> Value {
+    Value::Map(typed(table, dialect))
+}
+
+/// A map of Helm's own type for values; what templates are executed with has it, too.
+pub(super) fn typed(table: Map, dialect: Dialect) -> Map {
+    let named = match dialect {
+        Dialect::Helm4 => &VALUES,
+        Dialect::Helm3 => &VALUES_3,
+    };
+    Map::typed(Type::Named(named), table.take())
 }
 
 /// `.Chart`: a map in Helm 4, where an unknown field is empty; a struct in Helm 3, where it is an error.
@@ -211,6 +220,7 @@ pub(super) fn capabilities(capabilities: &Capabilities, dialect: Dialect) -> Val
             type_name: package.1,
             version: capabilities.kube_version.clone(),
             dialect,
+            addressed: true,
         }),
         api_versions: Value::List(List::typed(Type::Named(package.2), versions)),
         helm_version: Value::object(HelmVersionStruct {
@@ -248,8 +258,10 @@ impl Object for CapabilitiesStruct {
     }
 
     fn fields(&self) -> Vec<(&'static str, Value)> {
+        // Printed as part of a struct, it has no address.
+        let by_value = self.kube_version.downcast::<KubeVersionStruct>().and_then(Object::as_argument);
         vec![
-            ("KubeVersion", self.kube_version.clone()),
+            ("KubeVersion", by_value.unwrap_or_default()),
             ("APIVersions", self.api_versions.clone()),
             ("HelmVersion", self.helm_version.clone()),
         ]
@@ -260,10 +272,13 @@ impl Object for CapabilitiesStruct {
     }
 }
 
+#[derive(Clone)]
 struct KubeVersionStruct {
     type_name: &'static str,
     version: KubeVersion,
     dialect: Dialect,
+    /// Whether it is still part of `.Capabilities`; its `String` method belongs to the pointer.
+    addressed: bool,
 }
 
 impl KubeVersionStruct {
@@ -290,11 +305,20 @@ impl Object for KubeVersionStruct {
     }
 
     fn fields(&self) -> Vec<(&'static str, Value)> {
-        ["Version", "Major", "Minor"].into_iter().filter_map(|name| Some((name, self.field(name)?))).collect()
+        let normalized = ("normalizedVersion", Value::from(self.version.normalized()));
+        let mut fields = vec![("Version", Value::from(self.version.version.as_str()))];
+        fields.extend((self.dialect == Dialect::Helm4).then_some(normalized));
+        fields.push(("Major", Value::from(self.version.major.as_str())));
+        fields.push(("Minor", Value::from(self.version.minor.as_str())));
+        fields
+    }
+
+    fn as_argument(&self) -> Option<Value> {
+        Some(Value::object(KubeVersionStruct { addressed: false, ..self.clone() }))
     }
 
     fn method(&self, name: &str) -> Option<Signature> {
-        matches!(name, "String" | "GitVersion").then(|| Signature::new(&[]))
+        (self.addressed && matches!(name, "String" | "GitVersion")).then(|| Signature::new(&[]))
     }
 
     fn call(&self, _: &Context<'_>, name: &str, _: &[Value]) -> Result<Value, Failure> {
@@ -302,7 +326,7 @@ impl Object for KubeVersionStruct {
     }
 
     fn text(&self) -> Option<String> {
-        Some(self.string().to_owned())
+        self.addressed.then(|| self.string().to_owned())
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -338,6 +362,13 @@ impl Object for HelmVersionStruct {
         fields
     }
 
+    fn json_fields(&self) -> Vec<(&'static str, Value)> {
+        const NAMES: [&str; 5] =
+            ["version", "git_commit", "git_tree_state", "go_version", "kube_client_version"];
+        let tagged = NAMES.into_iter().zip(self.fields()).map(|(name, (_, value))| (name, value));
+        tagged.filter(|(name, value)| *name == "kube_client_version" || value.truth()).collect()
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -369,6 +400,8 @@ impl Methods for VersionSetMethods {
 }
 
 static VALUES: Named = Named { name: "common.Values", underlying: Type::MAP, methods: Some(&ValuesMethods) };
+static VALUES_3: Named =
+    Named { name: "chartutil.Values", underlying: Type::MAP, methods: Some(&ValuesMethods) };
 
 struct ValuesMethods;
 

@@ -2,13 +2,24 @@
 
 use std::fmt::Write as _;
 
-use gotemplate::{Str, Value};
+use gotemplate::{Str, Time, Value, Zone};
 
 const MAX_DEPTH: usize = 500;
 
-pub(super) fn write(value: &Value) -> Result<String, String> {
+/// Why there is no TOML.
+pub(super) enum Error {
+    /// What the encoder answers.
+    Refused(String),
+    /// What stops it: a panic, which fails the template.
+    Panic(&'static str),
+}
+
+pub(super) fn write(value: &Value) -> Result<String, Error> {
+    if value.is_nil() {
+        return Err(Error::Panic("reflect: call of reflect.Value.Type on zero Value"));
+    }
     let mut encoder = Encoder { out: String::new() };
-    encoder.encode(&mut Vec::new(), value, 0)?;
+    encoder.encode(&mut Vec::new(), value, 0).map_err(Error::Refused)?;
     Ok(encoder.out)
 }
 
@@ -57,7 +68,8 @@ impl Encoder {
     }
 
     fn entries(&mut self, key: &mut Vec<Str>, value: &Value, depth: usize) -> Result<(), String> {
-        for (name, value) in ordered(value)? {
+        let (direct, tables) = ordered(value)?;
+        for (name, value) in direct.into_iter().chain(tables) {
             key.push(name);
             self.encode(key, &value, depth + 1)?;
             key.pop();
@@ -68,7 +80,7 @@ impl Encoder {
     fn key_value(&mut self, key: &[Str], value: &Value, inline: bool, depth: usize) -> Result<(), String> {
         if let Some(name) = key.last() {
             let indent = if inline { String::new() } else { indent(key) };
-            self.put(&format!("{indent}{} = ", bare_or_quoted(name)));
+            self.put(&format!("{indent}{} = ", bare_or_quoted(&name.to_lossy())));
         }
         self.element(value, depth)?;
         if !inline && !key.is_empty() {
@@ -86,7 +98,7 @@ impl Encoder {
             Value::Float64(value) => self.put(&float(*value)),
             Value::String(text) => self.put(&quoted(&text.to_lossy())),
             Value::Duration(duration) => self.put(&quoted(&duration.to_string())),
-            Value::Time(time) => self.put(&time.rfc3339_nano()),
+            Value::Time(time) => self.put(&time_text(time)),
             Value::Bytes(bytes) => {
                 let items = bytes.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
                 self.put(&format!("[{items}]"));
@@ -99,21 +111,32 @@ impl Encoder {
                 }
                 self.put("]");
             }
-            Value::Map(_) => {
-                let entries = ordered(value)?;
-                self.put("{");
-                for (at, (name, value)) in entries.iter().enumerate() {
-                    self.put(if at == 0 { "" } else { ", " });
-                    self.key_value(std::slice::from_ref(name), value, true, depth + 1)?;
-                }
-                self.put("}");
-            }
+            Value::Map(_) => self.inline_table(value, depth)?,
             other => match (other.as_int(), other.as_uint()) {
                 (Some(value), _) => self.put(&value.to_string()),
                 (None, Some(value)) => self.put(&value.to_string()),
                 (None, None) => return Err(format!("unexpected type: {}", other.type_of())),
             },
         }
+        Ok(())
+    }
+
+    /// Commas stand between all keys, also before a null that is then left out: go-toml's output is no TOML there.
+    fn inline_table(&mut self, value: &Value, depth: usize) -> Result<(), String> {
+        let (direct, tables) = ordered(value)?;
+        self.put("{");
+        for (keys, more_follow) in [(&direct, !tables.is_empty()), (&tables, false)] {
+            for (at, (name, value)) in keys.iter().enumerate() {
+                if value.is_nil() {
+                    continue;
+                }
+                self.key_value(std::slice::from_ref(name), value, true, depth + 1)?;
+                if more_follow || at + 1 < keys.len() {
+                    self.put(", ");
+                }
+            }
+        }
+        self.put("}");
         Ok(())
     }
 
@@ -129,29 +152,48 @@ impl Encoder {
     }
 }
 
-/// The entries of a map that are not null: plain values first, then tables, each sorted.
-fn ordered(value: &Value) -> Result<Vec<(Str, Value)>, String> {
-    let Value::Map(map) = value else { return Ok(Vec::new()) };
-    let mut direct = Vec::new();
-    let mut tables = Vec::new();
+type Entries = Vec<(Str, Value)>;
+
+/// The entries of a map, sorted: plain values, and tables.
+fn ordered(value: &Value) -> Result<(Entries, Entries), String> {
+    let Value::Map(map) = value else { return Ok(Default::default()) };
+    let (mut direct, mut tables) = (Vec::new(), Vec::new());
     for (key, value) in map.snapshot() {
         let is_table = matches!(value, Value::Map(_)) || is_table_array(&value)?;
-        match value {
-            Value::Nil | Value::NoValue => {}
-            value if is_table => tables.push((key, value)),
-            value => direct.push((key, value)),
-        }
+        if is_table { tables.push((key, value)) } else { direct.push((key, value)) }
     }
-    direct.append(&mut tables);
-    Ok(direct)
+    Ok((direct, tables))
 }
 
+/// Whether a value is a list of nothing but tables. Nulls are refused wherever they stand in a list of lists.
 fn is_table_array(value: &Value) -> Result<bool, String> {
+    is_table_array_at(value, 0)
+}
+
+fn is_table_array_at(value: &Value, depth: usize) -> Result<bool, String> {
     let Value::List(items) = value else { return Ok(false) };
-    if items.iter().any(Value::is_nil) {
-        return Err("toml: cannot encode array with nil element".to_owned());
+    if depth > MAX_DEPTH {
+        return Err("toml: nested too deeply".to_owned());
+    }
+    for item in items.iter() {
+        if item.is_nil() {
+            return Err("toml: cannot encode array with nil element".to_owned());
+        }
+        is_table_array_at(item, depth + 1)?;
     }
     Ok(!items.is_empty() && items.iter().all(|item| matches!(item, Value::Map(_))))
+}
+
+/// Times without an offset, or without a date, are known by the name of their zone.
+fn time_text(time: &Time) -> String {
+    let text = time.rfc3339_nano();
+    let local = text.trim_end_matches('Z');
+    match &time.zone {
+        Zone::Fixed(name, 0) if name == "datetime-local" => local.to_owned(),
+        Zone::Fixed(name, 0) if name == "date-local" => local.chars().take(10).collect(),
+        Zone::Fixed(name, 0) if name == "time-local" => local.chars().skip(11).collect(),
+        _ => text,
+    }
 }
 
 fn indent(key: &[Str]) -> String {
@@ -159,13 +201,12 @@ fn indent(key: &[Str]) -> String {
 }
 
 fn dotted(key: &[Str]) -> String {
-    key.iter().map(bare_or_quoted).collect::<Vec<_>>().join(".")
+    key.iter().map(|part| bare_or_quoted(&part.to_lossy())).collect::<Vec<_>>().join(".")
 }
 
-fn bare_or_quoted(key: &Str) -> String {
-    let text = key.to_lossy();
+pub(super) fn bare_or_quoted(text: &str) -> String {
     let bare = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    if bare { text.into_owned() } else { quoted(&text) }
+    if bare { text.to_owned() } else { quoted(text) }
 }
 
 fn quoted(text: &str) -> String {

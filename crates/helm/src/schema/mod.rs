@@ -2,13 +2,13 @@
 //!
 //! A validator of our own for three reasons: Helm shows the tree of causes in one particular shape; patterns must run in linear
 //! time; and nothing may be fetched: a `$ref` to a file or a server is an error here, where Helm would go and read it.
-//! `format` is checked up to draft 7 and an annotation from 2019-09 on, as in Helm. Schemas are not checked against their
-//! metaschema: a keyword of the wrong type is ignored.
+//! `format` is checked up to draft 7 and an annotation from 2019-09 on, as in Helm.
 
 mod compile;
 mod equal;
 mod format;
 mod message;
+mod metaschema;
 mod resource;
 mod validate;
 
@@ -20,6 +20,7 @@ const LOCATION: &str = "file:///values.schema.json";
 /// The text Helm shows for values that break the schema, or for a schema that cannot be used.
 pub(crate) fn check(schema: &[u8], values: &Json) -> Result<(), String> {
     let document = crate::go_json::parse_exact(&String::from_utf8_lossy(schema))?;
+    metaschema::check(&document, resource::Resources::collect(&document)?.of("").1.draft)?;
     let compiled = compile::compile(&document)?;
     validate::validate(&compiled, values)
 }

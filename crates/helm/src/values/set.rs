@@ -12,6 +12,12 @@ pub(super) const MAX_NESTED_NAMES: usize = 30;
 /// How many `[…]` may follow each other; Helm has no limit here, but needs a stack for each.
 pub(super) const MAX_NESTED_INDEXES: usize = 1000;
 
+/// Go's `%q` of a `[]rune`.
+fn quoted_runes(text: &str) -> String {
+    let runes: Vec<String> = text.chars().map(|c| gotemplate::quote_rune(u32::from(c))).collect();
+    format!("[{}]", runes.join(" "))
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetError {
     #[error("key {} has no value", go_quote(.0))]
@@ -28,7 +34,7 @@ pub enum SetError {
     NegativeIndex(i64),
     #[error("index of {0} is greater than maximum supported index of {MAX_INDEX}")]
     LargeIndex(i64),
-    #[error("unexpected data at end of array index: {}", go_quote(.0))]
+    #[error("unexpected data at end of array index: {}", quoted_runes(.0))]
     AfterIndex(String),
     #[error("list must terminate with '}}'")]
     OpenList,
@@ -405,7 +411,7 @@ mod tests {
             ("a[x]=1", "error parsing index: strconv.Atoi: parsing \"x\": invalid syntax"),
             ("a[-1]=1", "negative -1 index not allowed"),
             ("a[99999]=1", "index of 99999 is greater than maximum supported index of 65536"),
-            ("a[0]b=1", "unexpected data at end of array index: \"b\""),
+            ("a[0]b=1", "unexpected data at end of array index: ['b']"),
             ("a={x", "list must terminate with '}'"),
             (
                 "a=1,a.b=2",

@@ -1,0 +1,1 @@
+{{ define "h" }}[{{ . }}|{{ .a.b }}|{{ with . }}with{{ else }}else{{ end }}|{{ kindOf . }}]{{ end }}
