@@ -12,12 +12,16 @@ use std::time::Duration;
 use flux_api::kinds::{self, Controller, Kind};
 use kube::Client;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::artifact::{Fetcher, Storage, StorageOptions, serve};
 use crate::kustomize::kustomization::{self, Kustomizations};
-use crate::reconcile::run::{Pace, Shard, listen_to_own};
-use crate::reconcile::{Cache, Events, FeatureGates, Queue, Reconcile, Selector, run};
+use crate::reconcile::election::{ElectionOptions, Leadership, lease_name};
+use crate::reconcile::metrics::{self, Metrics};
+use crate::reconcile::probes::{self, Readiness};
+use crate::reconcile::run::{Pace, Shard, Work, listen_to_own};
+use crate::reconcile::throttle::{Limits, bounded};
+use crate::reconcile::{Cache, Events, FeatureGates, Queue, Reconcile, Selector, run, state_metrics};
 use crate::source::git_repository::GitRepositories;
 use crate::source::skeleton::Sources;
 use crate::{kustomize, source};
@@ -32,6 +36,16 @@ pub struct ManagerOptions {
     pub namespace: Option<String>,
     pub storage_path: PathBuf,
     pub storage_addr: SocketAddr,
+    /// Where `/metrics` is, if anywhere.
+    pub metrics_addr: Option<SocketAddr>,
+    /// Where `/healthz` and `/readyz` are, if anywhere.
+    pub health_addr: Option<SocketAddr>,
+    /// Works only while it holds the Leases of all its controllers.
+    pub election: Option<ElectionOptions>,
+    /// Requests a second, where the API server does not share its time out by itself.
+    pub kube_api: Limits,
+    /// Makes `gotk_resource_info`; off where kube-state-metrics does.
+    pub resource_info: bool,
     /// How others reach the file server; derived from the listener when `None`.
     pub storage_adv_addr: Option<String>,
     /// Where events are sent besides the API server.
@@ -64,6 +78,8 @@ pub struct Tuning {
     /// ConfigMaps and Secrets with these labels wake those who refer to them.
     pub watch_configs_label_selector: String,
     pub gates: FeatureGates,
+    /// Makes `gotk_resource_info` for its kinds.
+    pub resource_info: bool,
 }
 
 /// How many objects of a kind a controller works on at once, unless told otherwise.
@@ -90,6 +106,11 @@ impl ManagerOptions {
             namespace: None,
             storage_path,
             storage_addr,
+            metrics_addr: None,
+            health_addr: None,
+            election: None,
+            kube_api: Limits { qps: 50.0, burst: 300.0 },
+            resource_info: true,
             storage_adv_addr: None,
             events_addr: None,
             concurrent: None,
@@ -128,6 +149,7 @@ impl ManagerOptions {
                 flux_api::names::WATCH_ENABLED
             ),
             gates: FeatureGates::defaults(controller),
+            resource_info: self.resource_info,
         })
     }
 }
@@ -137,33 +159,71 @@ pub struct Manager {
     client: Client,
     cache: Arc<Cache>,
     storage: Arc<Storage>,
+    metrics: Metrics,
+    leadership: Option<Leadership>,
     queues: Vec<Arc<Queue>>,
-    tasks: Vec<JoinHandle<()>>,
-    servers: Vec<JoinHandle<()>>,
+    tasks: JoinSet<()>,
+    servers: Servers,
+}
+
+/// Listeners end with whoever holds this.
+#[derive(Default)]
+struct Servers(Vec<JoinHandle<()>>);
+
+impl Servers {
+    fn add(&mut self, server: impl Future<Output = ()> + Send + 'static) {
+        self.0.push(tokio::spawn(server));
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        for server in &self.0 {
+            server.abort();
+        }
+    }
 }
 
 impl Manager {
+    /// Starts listening, waits for the Leases where there is an election, and starts to work.
     pub async fn start(client: Client, options: ManagerOptions) -> std::io::Result<Self> {
-        let listener = TcpListener::bind(options.storage_addr).await?;
-        let advertised = match &options.storage_adv_addr {
-            Some(address) => address.clone(),
-            None => serve::advertised(listener.local_addr()?),
-        };
-        let storage = Arc::new(Storage::new(StorageOptions {
-            root: options.storage_path.clone(),
-            advertised,
-            retention_age: options.artifact_retention_ttl,
-            retention_records: options.artifact_retention_records,
-        })?);
-        let servers = vec![tokio::spawn(serve_files(storage.clone(), listener))];
+        let metrics = Metrics::default();
+        let client = bounded(&client, options.kube_api, metrics.clone());
+        let mut servers = Servers::default();
+        let readiness = Readiness::default();
+        // Where there is no file server a standby is ready, as upstream's: a new Pod must be, before the old one
+        // gives its Lease back.
+        readiness.set(options.election.is_none() || !serves_files(&options));
+        if let Some(address) = options.health_addr {
+            servers.add(probes::serve_health(TcpListener::bind(address).await?, readiness.clone()));
+        }
+        if let Some(address) = options.metrics_addr {
+            servers.add(probes::serve_metrics(TcpListener::bind(address).await?, metrics.clone()));
+        }
+        let leadership = elect(&client, &options, &metrics).await;
+        let storage = storage(&options, &mut servers).await?;
         let cache = Arc::new(Cache::new(client.clone(), options.namespace.clone()));
-        let mut manager = Self { client, cache, storage, queues: Vec::new(), tasks: Vec::new(), servers };
+        let (queues, tasks) = (Vec::new(), JoinSet::new());
+        let mut manager = Self { client, cache, storage, metrics, leadership, queues, tasks, servers };
         manager.filter_at_the_server(&options);
         for controller in &options.controllers {
             manager.add(*controller, &options);
         }
         manager.cache.start();
+        readiness.set(true);
         Ok(manager)
+    }
+
+    /// Ends when a Lease was lost: then the process must end too, since another one works now.
+    pub async fn lost(&self) {
+        match &self.leadership {
+            Some(leadership) => leadership.lost().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// source-controller alone needs nothing of other shards; consumers do, so beside them it filters here.
@@ -180,6 +240,9 @@ impl Manager {
     fn add(&mut self, controller: Controller, options: &ManagerOptions) {
         let tuning = options.tuning(controller);
         let events = Events::start(self.client.clone(), controller.as_str(), tuning.events_addr.clone());
+        let (told, name) = (events.clone(), controller.as_str());
+        self.metrics
+            .collect(move |page| page.number(&metrics::EVENTS_DROPPED, &[name], told.dropped() as f64));
         match controller {
             Controller::Source => {
                 let ctx = Arc::new(source::Context {
@@ -226,38 +289,107 @@ impl Manager {
             })
         });
         let shard = Shard::new(selector);
-        listen_to_own(&self.cache, reconciler.kind(), &queue, &reconciler, &shard);
+        let kind = reconciler.kind();
+        listen_to_own(&self.cache, kind, &queue, &reconciler, &shard, &self.metrics);
+        self.measure(kind, &queue, &shard, tuning);
         let pace = Pace {
             concurrent: tuning.concurrent,
             least_retry: tuning.least_retry,
             most_retry: tuning.most_retry,
         };
-        let (cache, work_queue) = (self.cache.clone(), queue.clone());
-        self.tasks.push(tokio::spawn(async move {
+        let (cache, closed) = (self.cache.clone(), queue.clone());
+        let (work_queue, metrics) = (queue.clone(), self.metrics.clone());
+        let work = Work { reconciler, cache: cache.clone(), queue: work_queue, pace, shard, metrics };
+        self.tasks.spawn(async move {
             tokio::select! {
-                () = cache.synced() => run(reconciler, cache.clone(), work_queue, pace, shard).await,
-                () = work_queue.closed() => {}
+                () = cache.synced() => {}
+                () = closed.closed() => return,
             }
-        }));
+            run(work).await;
+        });
         self.queues.push(queue.clone());
         queue
     }
 
-    /// Stops taking work, lets what is under way end, and closes the listeners.
-    pub async fn stop(self) {
+    /// Has a kind's objects and queue appear among the metrics.
+    fn measure(&self, kind: &'static Kind, queue: &Arc<Queue>, shard: &Shard, tuning: &Tuning) {
+        let controller = kind.kind.to_lowercase();
+        let (cache, queue, shard) = (Arc::downgrade(&self.cache), queue.clone(), shard.clone());
+        let (concurrent, resource_info) = (tuning.concurrent, tuning.resource_info);
+        self.metrics.collect(move |page| {
+            if let Some(cache) = cache.upgrade() {
+                state_metrics::collect(page, &cache, kind, &shard, resource_info);
+            }
+            let (figures, labels) = (queue.figures(), [controller.as_str(), controller.as_str()]);
+            page.number(&metrics::MOST_WORKERS, &[&controller], concurrent as f64);
+            page.number(&metrics::ACTIVE_WORKERS, &[&controller], figures.running as f64);
+            page.number(&metrics::QUEUE_DEPTH, &labels, figures.depth as f64);
+            page.number(&metrics::QUEUE_ADDS, &labels, figures.adds as f64);
+            page.number(&metrics::QUEUE_RETRIES, &labels, figures.retries as f64);
+            page.number(&metrics::QUEUE_UNFINISHED, &labels, figures.unfinished);
+            page.number(&metrics::QUEUE_LONGEST, &labels, figures.longest);
+        });
+    }
+
+    /// Stops taking work, lets what is under way end, closes the listeners and gives the Leases back.
+    pub async fn stop(mut self) {
         self.cache.stop();
         for queue in &self.queues {
             queue.close();
         }
-        for mut task in self.tasks {
-            if tokio::time::timeout(STOP_WITHIN, &mut task).await.is_err() {
-                task.abort();
-            }
+        let under_way = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(STOP_WITHIN, under_way).await.is_err() {
+            tracing::error!("what was under way did not end in time");
+            self.tasks.abort_all();
         }
-        for server in self.servers {
-            server.abort();
+        self.servers = Servers::default();
+        if let Some(leadership) = self.leadership.take() {
+            leadership.release().await;
         }
     }
+}
+
+/// Without [`Manager::stop`] everything ends at once, as if the process were killed.
+impl Drop for Manager {
+    fn drop(&mut self) {
+        self.cache.stop();
+    }
+}
+
+fn serves_files(options: &ManagerOptions) -> bool {
+    [Controller::Source, Controller::SourceWatcher].iter().any(|one| options.controllers.contains(one))
+}
+
+/// The Leases of all controllers that run, in their fixed order.
+async fn elect(client: &Client, options: &ManagerOptions, metrics: &Metrics) -> Option<Leadership> {
+    let election = options.election.as_ref()?;
+    let names = options.controllers.iter().map(|controller| {
+        lease_name(*controller, options.tuning(*controller).watch_label_selector.as_deref())
+    });
+    Some(Leadership::win(client, names.collect(), election, metrics).await)
+}
+
+/// Where artifacts are; served to others where a controller here makes some.
+async fn storage(options: &ManagerOptions, servers: &mut Servers) -> std::io::Result<Arc<Storage>> {
+    let listener = match serves_files(options) {
+        true => Some(TcpListener::bind(options.storage_addr).await?),
+        false => None,
+    };
+    let advertised = match (&options.storage_adv_addr, &listener) {
+        (Some(address), _) => address.clone(),
+        (None, Some(listener)) => serve::advertised(listener.local_addr()?),
+        (None, None) => String::new(),
+    };
+    let storage = Arc::new(Storage::new(StorageOptions {
+        root: options.storage_path.clone(),
+        advertised,
+        retention_age: options.artifact_retention_ttl,
+        retention_records: options.artifact_retention_records,
+    })?);
+    if let Some(listener) = listener {
+        servers.add(serve_files(storage.clone(), listener));
+    }
+    Ok(storage)
 }
 
 /// The kinds that source-controller shards by its selector.

@@ -88,6 +88,7 @@ impl Events {
                 happening.metadata.insert(format!("{}/{key}", kind.group), value.clone());
             }
         }
+        log(&happening);
         let told = Told { involved: reference(kind, object), happening, at: Timestamp::now() };
         if self.queue.try_send(told).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -96,6 +97,24 @@ impl Events {
 
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+/// What people are told also stands in the log, beside the object it happened to.
+fn log(happening: &Happening) {
+    let revision = happening.metadata.iter().find(|(key, _)| key.ends_with("/revision"));
+    let revision = revision.map(|(_, value)| value.as_str());
+    match happening.severity {
+        Severity::Info => tracing::info!(reason = happening.reason, revision, "{}", happening.message),
+        Severity::Trace => tracing::debug!(reason = happening.reason, revision, "{}", happening.message),
+        Severity::Error => {
+            tracing::error!(
+                reason = happening.reason,
+                revision,
+                error = happening.message,
+                "Reconciler error"
+            );
+        }
     }
 }
 

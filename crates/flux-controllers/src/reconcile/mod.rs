@@ -5,19 +5,27 @@
 
 pub mod cache;
 pub mod conditions;
+pub mod election;
 pub mod events;
 pub mod gates;
+pub mod heavy;
 pub mod impersonate;
+pub mod metrics;
+pub mod probes;
 pub mod queue;
 pub mod run;
 pub mod selector;
+pub mod state_metrics;
 pub mod status;
 pub mod store;
+pub mod throttle;
 
 pub use cache::{Cache, Change, Index, Store, Watched, resource};
 pub use conditions::{Conditions, jittered};
 pub use events::{Events, Severity};
 pub use gates::FeatureGates;
+pub use heavy::heavy;
+pub use metrics::Metrics;
 pub use queue::{Cause, Queue};
 pub use run::{Next, Reconcile, Worker, run};
 pub use selector::Selector;

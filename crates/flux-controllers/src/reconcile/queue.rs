@@ -39,6 +39,20 @@ struct State {
     slots: HashMap<ObjectKey, Slot>,
     timers: BTreeMap<(Instant, u64), ObjectKey>,
     sequence: u64,
+    adds: u64,
+    retries: u64,
+}
+
+/// What a queue did and does, for whoever watches it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Figures {
+    pub depth: usize,
+    pub adds: u64,
+    pub retries: u64,
+    pub running: usize,
+    /// Seconds spent so far on what is not finished, all together and on the longest.
+    pub unfinished: f64,
+    pub longest: f64,
 }
 
 /// Keys of one cause, by namespace; namespaces take turns.
@@ -51,8 +65,10 @@ struct Lane {
 #[derive(Default)]
 struct Slot {
     queued: Option<Cause>,
+    queued_at: Option<Instant>,
     timer: Option<(Instant, u64)>,
     running: Option<CancellationToken>,
+    running_since: Option<Instant>,
     /// Asked for while it was running.
     again: Option<Cause>,
     failures: u32,
@@ -62,6 +78,8 @@ struct Slot {
 pub struct Taken {
     pub key: ObjectKey,
     pub cause: Cause,
+    /// How long it stood in the queue.
+    pub waited: Duration,
     /// Cancelled when something newer than this run arrives: waits end, writes do not.
     pub preempted: CancellationToken,
 }
@@ -90,6 +108,7 @@ impl Queue {
     /// How long to wait after one more failure of `key` in a row.
     pub fn backoff(&self, key: &ObjectKey, least: Duration, most: Duration) -> Duration {
         let mut state = self.lock();
+        state.retries += 1;
         let slot = state.slots.entry(key.clone()).or_default();
         let delay = least.saturating_mul(2_u32.saturating_pow(slot.failures)).min(most);
         slot.failures = slot.failures.saturating_add(1);
@@ -141,6 +160,7 @@ impl Queue {
             return;
         };
         slot.running = None;
+        slot.running_since = None;
         if let Some(cause) = slot.again.take() {
             state.add(key.clone(), cause);
         } else if slot.timer.is_none() && slot.failures == 0 {
@@ -180,6 +200,25 @@ impl Queue {
         self.lock().lanes.iter().flat_map(|lane| lane.keys.values()).map(VecDeque::len).sum()
     }
 
+    pub fn figures(&self) -> Figures {
+        let depth = self.depth();
+        let (state, now) = (self.lock(), Instant::now());
+        let running: Vec<f64> = state
+            .slots
+            .values()
+            .filter_map(|slot| slot.running_since)
+            .map(|since| now.duration_since(since).as_secs_f64())
+            .collect();
+        Figures {
+            depth,
+            adds: state.adds,
+            retries: state.retries,
+            running: running.len(),
+            unfinished: running.iter().sum(),
+            longest: running.iter().copied().fold(0.0, f64::max),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -198,7 +237,10 @@ impl State {
         match slot.queued {
             Some(earlier) if earlier <= cause => return,
             Some(earlier) => self.lanes[earlier as usize].remove(&key),
-            None => {}
+            None => {
+                self.adds += 1;
+                slot.queued_at = Some(Instant::now());
+            }
         }
         slot.queued = Some(cause);
         self.cancel_timer(&key);
@@ -231,7 +273,10 @@ impl State {
         let cause = slot.queued.take().unwrap_or(Cause::Timer);
         let preempted = CancellationToken::new();
         slot.running = Some(preempted.clone());
-        Some(Taken { key, cause, preempted })
+        let now = Instant::now();
+        let waited = slot.queued_at.take().map(|at| now.duration_since(at)).unwrap_or_default();
+        slot.running_since = Some(now);
+        Some(Taken { key, cause, waited, preempted })
     }
 }
 
@@ -345,6 +390,22 @@ mod tests {
         assert_eq!(wait(), 900_000);
         queue.forgive(&key("n", "a"));
         assert_eq!(wait(), 750);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn figures_tell_what_waits_and_what_runs() {
+        let queue = Queue::default();
+        queue.add(key("n", "a"), Cause::Change);
+        queue.add(key("n", "b"), Cause::Change);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let taken = queue.next().await.unwrap();
+        assert_eq!(taken.waited.as_secs(), 2);
+        queue.backoff(&taken.key, Duration::from_secs(1), Duration::from_secs(9));
+        tokio::time::advance(Duration::from_secs(3)).await;
+        let figures = Figures { depth: 1, adds: 2, retries: 1, running: 1, unfinished: 3.0, longest: 3.0 };
+        assert_eq!(queue.figures(), figures);
+        queue.done(&taken.key);
+        assert_eq!(queue.figures().running, 0);
     }
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flux_api::kinds::Kind;
 use flux_api::names::RECONCILE_REQUEST;
@@ -17,6 +17,7 @@ use tracing::Instrument;
 
 use super::ObjectKey;
 use super::cache::{Cache, Change};
+use super::metrics::{self, Metrics};
 use super::queue::{Cause, Queue, Taken};
 use super::selector::Selector;
 
@@ -101,12 +102,15 @@ pub fn listen_to_own(
     queue: &Arc<Queue>,
     reconciler: &Arc<dyn Reconcile>,
     shard: &Shard,
+    metrics: &Metrics,
 ) {
     let (queue, reconciler, shard) = (queue.clone(), reconciler.clone(), shard.clone());
+    let metrics = metrics.clone();
     cache.listen(kind, move |change| match attention(change, &shard) {
         Attention::Gone => {
             queue.remove(&change.key);
             reconciler.forget(&change.key);
+            forget(&metrics, kind, &change.key);
         }
         Attention::Wanted => queue.add(change.key.clone(), Cause::Request),
         Attention::None => {}
@@ -140,42 +144,39 @@ fn attention(change: &Change, shard: &Shard) -> Attention {
     if wanted { Attention::Wanted } else { Attention::None }
 }
 
-/// Works on `queue` until it is closed; then waits for what is under way.
-pub async fn run(
-    reconciler: Arc<dyn Reconcile>,
-    cache: Arc<Cache>,
-    queue: Arc<Queue>,
-    pace: Pace,
-    shard: Shard,
-) {
-    let permits = Arc::new(Semaphore::new(pace.concurrent));
+/// One kind's work: who does it, on what, how fast, and where it is counted.
+pub struct Work {
+    pub reconciler: Arc<dyn Reconcile>,
+    pub cache: Arc<Cache>,
+    pub queue: Arc<Queue>,
+    pub pace: Pace,
+    pub shard: Shard,
+    pub metrics: Metrics,
+}
+
+/// Works on the queue until it is closed; then waits for what is under way.
+pub async fn run(work: Work) {
+    let work = Arc::new(work);
+    let permits = Arc::new(Semaphore::new(work.pace.concurrent));
     let mut tasks = JoinSet::new();
-    while let Some(taken) = queue.next().await {
+    while let Some(taken) = work.queue.next().await {
         let Ok(permit) = permits.clone().acquire_owned().await else { break };
-        let (reconciler, cache, queue, permits, shard) =
-            (reconciler.clone(), cache.clone(), queue.clone(), permits.clone(), shard.clone());
+        let (work, permits) = (work.clone(), permits.clone());
         tasks.spawn(async move {
             let key = taken.key.clone();
-            let next = turn(reconciler, &cache, &shard, taken, permits, permit).await;
-            settle(&queue, &key, next, pace);
-            queue.done(&key);
+            let next = turn(&work, taken, permits, permit).await;
+            settle(&work.queue, &key, next, work.pace);
+            work.queue.done(&key);
         });
         while tasks.try_join_next().is_some() {}
     }
     while tasks.join_next().await.is_some() {}
 }
 
-async fn turn(
-    reconciler: Arc<dyn Reconcile>,
-    cache: &Cache,
-    shard: &Shard,
-    taken: Taken,
-    permits: Arc<Semaphore>,
-    permit: OwnedSemaphorePermit,
-) -> Next {
-    let kind = reconciler.kind();
+async fn turn(work: &Work, taken: Taken, permits: Arc<Semaphore>, permit: OwnedSemaphorePermit) -> Next {
+    let kind = work.reconciler.kind();
     // Whoever wakes dependents does not look at shards.
-    let Some(object) = cache.get(kind, &taken.key).filter(|object| shard.includes(object)) else {
+    let Some(object) = work.cache.get(kind, &taken.key).filter(|object| work.shard.includes(object)) else {
         return Next::OnChange;
     };
     let worker = Worker {
@@ -186,18 +187,66 @@ async fn turn(
     };
     let span = tracing::info_span!(
         "reconcile",
+        controllerGroup = kind.group,
         controllerKind = kind.kind,
+        name = taken.key.name,
         namespace = taken.key.namespace,
-        name = taken.key.name
+        reconcileID = %uuid::Uuid::new_v4(),
     );
-    let reconcile = reconciler.reconcile(object, worker).instrument(span);
-    match AssertUnwindSafe(reconcile).catch_unwind().await {
+    let started = Instant::now();
+    let is_deleted = object.metadata.deletion_timestamp.is_some();
+    let reconcile = work.reconciler.clone().reconcile(object, worker).instrument(span.clone());
+    let next = match AssertUnwindSafe(reconcile).catch_unwind().await {
         Ok(next) => next,
-        Err(_) => {
-            tracing::error!(kind = kind.kind, object = %taken.key, "the reconcile panicked; trying again later");
+        Err(panic) => {
+            let error = said(panic.as_ref());
+            span.in_scope(|| tracing::error!(error, "the reconcile panicked; trying again later"));
+            work.metrics.add(&metrics::RECONCILE_PANICS, &[&kind.kind.to_lowercase()], 1.0);
             Next::Backoff
         }
+    };
+    count(work, &taken.key, next, taken.waited, started.elapsed(), is_deleted);
+    next
+}
+
+/// What a panic said.
+fn said(panic: &(dyn std::any::Any + Send)) -> &str {
+    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => text,
+        (None, Some(text)) => text,
+        (None, None) => "no message",
     }
+}
+
+fn count(work: &Work, key: &ObjectKey, next: Next, waited: Duration, took: Duration, is_deleted: bool) {
+    let (metrics, kind) = (&work.metrics, work.reconciler.kind().kind);
+    let controller = kind.to_lowercase();
+    let (waited, took) = (waited.as_secs_f64(), took.as_secs_f64());
+    let result = match next {
+        Next::After(_) => "requeue_after",
+        Next::RetryAfter(_) | Next::Backoff => "error",
+        Next::Now => "requeue",
+        Next::OnChange => "success",
+    };
+    metrics.add(&metrics::RECONCILES, &[&controller, result], 1.0);
+    metrics.observe(&metrics::RECONCILE_TIME, &[&controller], took);
+    metrics.observe(&metrics::QUEUE_WAIT, &[&controller, &controller], waited);
+    metrics.observe(&metrics::QUEUE_WORK, &[&controller, &controller], took);
+    let object = [kind, key.name.as_str(), key.namespace.as_str()];
+    if result == "error" {
+        metrics.add(&metrics::RECONCILE_FAILURES, &[&controller], 1.0);
+        metrics.add(&metrics::RECONCILE_ERRORS, &object, 1.0);
+    }
+    if !is_deleted {
+        metrics.observe(&metrics::RECONCILE_DURATION, &object, took);
+    }
+}
+
+/// An object that is gone leaves no series behind.
+fn forget(metrics: &Metrics, kind: &Kind, key: &ObjectKey) {
+    let object = [kind.kind, key.name.as_str(), key.namespace.as_str()];
+    metrics.forget(&metrics::RECONCILE_DURATION, &object);
+    metrics.forget(&metrics::RECONCILE_ERRORS, &object);
 }
 
 fn settle(queue: &Queue, key: &ObjectKey, next: Next, pace: Pace) {

@@ -67,9 +67,13 @@ impl Flux {
 
     /// Applies an object of one of Flux's kinds.
     pub async fn apply(&self, kind: &Kind, name: &str, spec: Value) {
+        self.apply_labelled(kind, name, spec, json!({})).await;
+    }
+
+    pub async fn apply_labelled(&self, kind: &Kind, name: &str, spec: Value, labels: Value) {
         let object = json!({
             "apiVersion": kind.api_version(), "kind": kind.kind,
-            "metadata": { "name": name, "namespace": self.namespace.name() },
+            "metadata": { "name": name, "namespace": self.namespace.name(), "labels": labels },
             "spec": spec,
         });
         let parameters = PatchParams::apply("story").force();

@@ -5,6 +5,8 @@
 mod flux;
 mod git_repository;
 mod kustomization;
+#[path = "loop.rs"]
+mod the_loop;
 
 /// Runs each story on every kind of cluster, as one test each.
 macro_rules! stories {

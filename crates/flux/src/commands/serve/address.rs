@@ -28,9 +28,10 @@ pub(super) fn advertised(text: &str, port: u16) -> Option<String> {
 }
 
 /// Two listeners on one port would be found out by whoever starts second; here both flags are named.
-pub(super) fn check_collisions(listeners: &[(&str, SocketAddr)]) -> Result<(), CliError> {
+pub(super) fn check_collisions(listeners: &[(&str, Option<SocketAddr>)]) -> Result<(), CliError> {
     let mut ports: BTreeMap<u16, &str> = BTreeMap::new();
-    for (flag, address) in listeners.iter().filter(|(_, address)| address.port() != 0) {
+    let open = listeners.iter().filter_map(|(flag, address)| Some((flag, (*address)?)));
+    for (flag, address) in open.filter(|(_, address)| address.port() != 0) {
         if let Some(other) = ports.insert(address.port(), flag) {
             return Err(fail!("--{other} and --{flag} are both on port {}", address.port()));
         }
@@ -56,8 +57,8 @@ mod tests {
 
     #[test]
     fn listeners_do_not_collide() {
-        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        assert!(check_collisions(&[("a", at(1)), ("b", at(2)), ("c", at(0)), ("d", at(0))]).is_ok());
+        let at = |port| Some(SocketAddr::from(([127, 0, 0, 1], port)));
+        assert!(check_collisions(&[("a", at(1)), ("b", at(2)), ("c", at(0)), ("d", None)]).is_ok());
         let error = check_collisions(&[("storage-addr", at(1)), ("metrics-addr", at(1))]).unwrap_err();
         assert_eq!(error.to_string(), "--storage-addr and --metrics-addr are both on port 1");
     }

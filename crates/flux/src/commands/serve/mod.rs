@@ -3,6 +3,7 @@
 //! `flux serve source-controller`, or the same binary under that name, takes upstream's flags of that controller.
 
 mod address;
+mod log;
 mod options;
 
 use flux_controllers::manager::Manager;
@@ -12,15 +13,24 @@ use crate::session::Session;
 use crate::tree::Invocation;
 
 pub(super) async fn run(run: &Invocation) -> Result<(), CliError> {
-    tracing_subscriber::fmt().json().with_writer(std::io::stderr).init();
+    log::start(run.text("log-level"), run.text("log-encoding"))?;
     let options = options::options(run)?;
     let client = Session::open(run).await?.client;
     let names: Vec<&str> = options.controllers.iter().map(|controller| controller.as_str()).collect();
-    tracing::info!(controllers = names.join(","), "starting");
-    let manager = Manager::start(client, options).await.map_err(|error| fail!("cannot listen: {error}"))?;
-    end().await?;
+    tracing::info!(controllers = names.join(","), "starting manager");
+    let mut end = std::pin::pin!(end());
+    let manager = tokio::select! {
+        started = Manager::start(client, options) => started.map_err(|error| fail!("cannot start: {error}"))?,
+        ended = &mut end => return ended,
+    };
+    let result = tokio::select! {
+        ended = &mut end => ended,
+        // Another process works now; whatever this one still does would be done twice.
+        () = manager.lost() => return Err(fail!("leader election lost")),
+    };
+    tracing::info!("stopping");
     manager.stop().await;
-    Ok(())
+    result
 }
 
 /// The process was told to end, as Kubernetes (TERM) or a person (INT) does.

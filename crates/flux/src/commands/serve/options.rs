@@ -9,6 +9,8 @@ use std::time::Duration;
 use flux_api::duration::GoDuration;
 use flux_api::kinds::Controller;
 use flux_controllers::manager::{AVAILABLE, ManagerOptions, Tuning};
+use flux_controllers::reconcile::election::ElectionOptions;
+use flux_controllers::reconcile::throttle::Limits;
 use flux_controllers::reconcile::{FeatureGates, Selector, gates};
 use flux_controllers::{kustomize, source};
 
@@ -135,12 +137,16 @@ pub(super) fn options(run: &Invocation) -> Result<ManagerOptions, CliError> {
     let storage_addr = flags.text("storage-addr");
     let storage_addr = if storage_addr.is_empty() { ":0".to_owned() } else { storage_addr };
     let listen: SocketAddr = address::listen("storage-addr", &storage_addr)?;
-    let mut listeners = vec![("storage-addr", listen)];
-    for flag in ["metrics-addr", "health-addr"] {
-        listeners.extend(process_listener(run, keeper, flag)?.map(|address| (flag, address)));
-    }
+    let metrics_addr = process_listener(run, keeper, "metrics-addr")?;
+    let health_addr = process_listener(run, keeper, "health-addr")?;
+    let listeners =
+        [("storage-addr", Some(listen)), ("metrics-addr", metrics_addr), ("health-addr", health_addr)];
     address::check_collisions(&listeners)?;
     let mut options = ManagerOptions::new(controllers.clone(), storage_path(&flags)?, listen);
+    (options.metrics_addr, options.health_addr) = (metrics_addr, health_addr);
+    options.election = election(run)?;
+    options.kube_api = Limits { qps: real(run, "kube-api-qps")?, burst: real(run, "kube-api-burst")? };
+    options.resource_info = run.is("metrics-resource-info");
     options.storage_adv_addr =
         flags.some("storage-adv-addr").or_else(|| address::advertised(&storage_addr, listen.port()));
     if let Some(ttl) = flags.some("artifact-retention-ttl") {
@@ -180,6 +186,35 @@ fn keeper(controllers: &BTreeSet<Controller>) -> Controller {
         |controller: &&Controller| matches!(controller, Controller::Source | Controller::SourceWatcher);
     let first = controllers.iter().next().copied().unwrap_or(Controller::Source);
     controllers.iter().find(stores).copied().unwrap_or(first)
+}
+
+fn real(run: &Invocation, flag: &str) -> Result<f64, CliError> {
+    run.text(flag).parse().map_err(|_| fail!("--{flag} '{}' is not a number", run.text(flag)))
+}
+
+fn election(run: &Invocation) -> Result<Option<ElectionOptions>, CliError> {
+    if !run.is("enable-leader-election") {
+        return Ok(None);
+    }
+    let (lease, renew, retry) = (
+        run.duration("leader-election-lease-duration").to_std(),
+        run.duration("leader-election-renew-deadline").to_std(),
+        run.duration("leader-election-retry-period").to_std(),
+    );
+    // client-go refuses the same: a holder must give up before others may take over.
+    if lease <= renew {
+        return Err(fail!("--leader-election-lease-duration must be greater than the renew deadline"));
+    }
+    if renew <= retry.mul_f64(1.2) {
+        return Err(fail!("--leader-election-renew-deadline must be greater than 1.2 retry periods"));
+    }
+    Ok(Some(ElectionOptions {
+        namespace: std::env::var("RUNTIME_NAMESPACE").unwrap_or_else(|_| run.text("namespace").to_owned()),
+        lease_duration: lease,
+        renew_deadline: renew,
+        retry_period: retry,
+        release_on_cancel: run.is("leader-election-release-on-cancel"),
+    }))
 }
 
 /// `0` switches a listener of the process off, as controller-runtime has it.
@@ -247,6 +282,7 @@ fn tuning(flags: &Flags<'_>) -> Result<Tuning, CliError> {
         watch_configs_label_selector: configs,
         gates: FeatureGates::with(controller, &flags.list("feature-gates"))
             .map_err(|error| fail!("{error}"))?,
+        resource_info: flags.run.is("metrics-resource-info"),
     })
 }
 
@@ -353,11 +389,21 @@ mod tests {
     }
 
     #[test]
+    fn election_flags_are_checked_as_client_go_checks_them() {
+        assert!(of("serve").election.is_none());
+        let election = of("serve --enable-leader-election -n apps").election.expect("it is on");
+        assert_eq!((election.lease_duration.as_secs(), election.namespace.as_str()), (35, "apps"));
+        let text = "serve --enable-leader-election --storage-path=/tmp --leader-election-lease-duration=10s";
+        assert!(options(&run(text)).unwrap_err().to_string().contains("must be greater"));
+    }
+
+    #[test]
     fn what_cannot_be_is_refused_by_name() {
         for (text, problem) in [
             ("serve --controllers=nope", "'nope' is not available"),
             ("serve --watch-label-selector=a=b,", "label selector 'a=b,'"),
             ("serve --interval-jitter-percentage=100", "must be between 0 and 99"),
+            ("serve --metrics-addr=:9440", "--metrics-addr and --health-addr are both on port 9440"),
             ("serve --storage-addr=nonsense", "--storage-addr 'nonsense'"),
         ] {
             let error = options(&run(&format!("{text} --storage-path=/tmp"))).unwrap_err().to_string();
