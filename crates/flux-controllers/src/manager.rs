@@ -22,7 +22,7 @@ use crate::reconcile::probes::{self, Readiness};
 use crate::reconcile::run::{Pace, Shard, Work, listen_to_own};
 use crate::reconcile::throttle::{Limits, bounded};
 use crate::reconcile::{Cache, Events, FeatureGates, Queue, Reconcile, Selector, run, state_metrics};
-use crate::source::git_repository::GitRepositories;
+use crate::source::git_repository::{self, GitRepositories};
 use crate::source::skeleton::Sources;
 use crate::{kustomize, source};
 
@@ -255,8 +255,9 @@ impl Manager {
                     options: options.source.clone(),
                     local: options.local.clone(),
                 });
-                let source = GitRepositories { ctx: ctx.clone() };
-                self.work(Arc::new(Sources { ctx: ctx.clone(), source }), &tuning);
+                let source = GitRepositories::new(ctx.clone());
+                let queue = self.work(Arc::new(Sources { ctx: ctx.clone(), source }), &tuning);
+                git_repository::listen(&self.cache, &queue);
             }
             Controller::Kustomize => {
                 let ctx = Arc::new(kustomize::Context {

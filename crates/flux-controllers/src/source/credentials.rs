@@ -3,6 +3,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flux_api::secret::SecretString;
+use flux_remote::git::SshLogin;
+use flux_remote::git::github_app::AppData;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 
@@ -16,6 +18,20 @@ pub enum Error {
     HalfBasic(String),
     #[error("secret '{0}': {1}")]
     Malformed(String, String),
+    #[error("invalid '{scheme}' auth option: {problem}")]
+    Option { scheme: String, problem: &'static str },
+    #[error("SSH identity key is encrypted but no 'password' field was provided in the secret '{0}'")]
+    EncryptedKey(String),
+}
+
+impl Error {
+    /// What went wrong without saying again which Secret it is.
+    pub fn cause(&self) -> String {
+        match self {
+            Error::Missing { cause, .. } => cause.clone(),
+            other => other.to_string(),
+        }
+    }
 }
 
 /// What a Secret offers to log in with over HTTP.
@@ -55,6 +71,13 @@ pub fn http_login(secret: &Secret) -> Result<HttpLogin, Error> {
         (None, None, None) => None,
         (None, Some(_), None) | (None, None, Some(_)) => return Err(Error::HalfBasic(name)),
     };
+    Ok(HttpLogin { authorization, ..tls(secret)? })
+}
+
+/// CA bundle and client certificate.
+fn tls(secret: &Secret) -> Result<HttpLogin, Error> {
+    let name = secret.metadata.name.clone().unwrap_or_default();
+    let bytes = |key: &str| secret.data.as_ref().and_then(|data| data.get(key)).map(|value| value.0.clone());
     let ca = bytes("ca.crt").or_else(|| bytes("caFile"));
     let certificate = bytes("tls.crt").or_else(|| bytes("certFile"));
     let key = bytes("tls.key").or_else(|| bytes("keyFile"));
@@ -70,7 +93,80 @@ pub fn http_login(secret: &Secret) -> Result<HttpLogin, Error> {
             return Err(Error::Malformed(name, problem));
         }
     };
-    Ok(HttpLogin { authorization, ca, client_certificate })
+    Ok(HttpLogin { authorization: None, ca, client_certificate })
+}
+
+/// What a Secret offers to log in to a Git host with.
+#[derive(Default)]
+pub struct GitLogin {
+    pub http: HttpLogin,
+    pub ssh: Option<SshLogin>,
+    pub app: AppData,
+}
+
+/// Credentials for an address with `scheme` (http, https or ssh). What an SSH key needs stays with SSH: its
+/// passphrase stands under `password`, and is nobody's HTTP password.
+pub fn git_login(secret: Option<&Secret>, scheme: &str) -> Result<GitLogin, Error> {
+    let invalid = |problem| Error::Option { scheme: scheme.to_owned(), problem };
+    let value = |key: &str| secret.and_then(|secret| text(secret, key));
+    let (identity, known_hosts) = (value("identity"), value("known_hosts"));
+    if scheme == "ssh" {
+        let login = SshLogin {
+            identity: SecretString::new(identity.ok_or_else(|| invalid("'identity' is required"))?),
+            passphrase: value("password").filter(|text| !text.is_empty()).map(SecretString::new),
+            known_hosts: known_hosts.ok_or_else(|| invalid("'known_hosts' is required"))?,
+        };
+        return Ok(GitLogin { ssh: Some(login), ..GitLogin::default() });
+    }
+    let authorization = match (value("bearerToken"), value("username"), value("password")) {
+        (Some(token), _, _) => Some(SecretString::new(format!("Bearer {token}"))),
+        (None, Some(username), password) => Some(basic(&username, password.as_deref().unwrap_or_default())),
+        (None, None, Some(_)) => return Err(invalid("'password' requires 'username' to be set")),
+        (None, None, None) => None,
+    };
+    let tls = match secret {
+        Some(secret) => tls(secret)?,
+        None => HttpLogin::default(),
+    };
+    let ssh = identity.zip(known_hosts).map(|(identity, known_hosts)| SshLogin {
+        identity: SecretString::new(identity),
+        passphrase: None,
+        known_hosts,
+    });
+    let app = AppData {
+        app_id: value("githubAppID"),
+        installation_owner: value("githubAppInstallationOwner"),
+        installation_id: value("githubAppInstallationID"),
+        private_key: value("githubAppPrivateKey").map(SecretString::new),
+        base_url: value("githubAppBaseURL"),
+    };
+    Ok(GitLogin { http: HttpLogin { authorization, ..tls }, ssh, app })
+}
+
+/// The text under `key`, if there is any, without the line feed that editors add.
+pub fn text(secret: &Secret, key: &str) -> Option<String> {
+    let value = secret.data.as_ref()?.get(key)?;
+    let text = String::from_utf8(value.0.clone()).ok()?;
+    Some(text.trim_end_matches(['\n', '\r']).to_owned()).filter(|text| !text.is_empty())
+}
+
+/// A proxy: `address` and, if it wants them, `username` and `password`.
+pub fn proxy(secret: &Secret) -> Result<reqwest::Proxy, Error> {
+    let name = secret.metadata.name.clone().unwrap_or_default();
+    let malformed = |problem: &str| Error::Malformed(name.clone(), problem.to_owned());
+    let address = text(secret, "address").ok_or_else(|| malformed("key 'address' is missing"))?;
+    let mut url = url::Url::parse(&address).map_err(|_| malformed("key 'address' is not a URL"))?;
+    if !matches!(url.scheme(), "http" | "https" | "socks5" | "socks5h") {
+        return Err(malformed("key 'address' must begin with http, https or socks5"));
+    }
+    let set = |done: Result<(), ()>| done.map_err(|()| malformed("key 'address' takes no credentials"));
+    if let Some(username) = text(secret, "username") {
+        set(url.set_username(&username))?;
+    }
+    if let Some(password) = text(secret, "password") {
+        set(url.set_password(Some(&password)))?;
+    }
+    reqwest::Proxy::all(url).map_err(|_| malformed("key 'address' is not the address of a proxy"))
 }
 
 pub fn basic(username: &str, password: &str) -> SecretString {
@@ -99,5 +195,45 @@ mod tests {
         let error = http_login(&with(&[("password", "hunter2")])).err().map(|error| error.to_string());
         assert!(error.is_some_and(|text| text.contains("username") && !text.contains("hunter2")));
         assert!(http_login(&with(&[("tls.crt", "x")])).is_err());
+    }
+
+    fn problem(secret: &Secret, scheme: &str) -> String {
+        git_login(Some(secret), scheme).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn ssh_needs_a_key_and_known_hosts() {
+        assert_eq!(
+            git_login(None, "ssh").err().map(|error| error.to_string()),
+            Some("invalid 'ssh' auth option: 'identity' is required".to_owned())
+        );
+        let half = with(&[("identity", "key")]);
+        assert_eq!(problem(&half, "ssh"), "invalid 'ssh' auth option: 'known_hosts' is required");
+        let whole = with(&[("identity", "key"), ("known_hosts", "host key"), ("password", "phrase")]);
+        let login = git_login(Some(&whole), "ssh").unwrap_or_default();
+        assert!(login.http.authorization.is_none(), "a passphrase is no HTTP password");
+        assert!(login.ssh.is_some_and(|ssh| ssh.passphrase.is_some()));
+    }
+
+    #[test]
+    fn a_git_password_needs_a_user_name_and_no_value_is_shown() {
+        let text = problem(&with(&[("password", "hunter2")]), "https");
+        assert_eq!(text, "invalid 'https' auth option: 'password' requires 'username' to be set");
+        let token =
+            git_login(Some(&with(&[("bearerToken", "t"), ("username", "u")])), "https").unwrap_or_default();
+        assert_eq!(token.http.authorization.map(SecretString::into_exposed), Some("Bearer t".to_owned()));
+    }
+
+    #[test]
+    fn a_proxy_has_an_address_and_maybe_credentials() {
+        assert!(
+            proxy(&with(&[("address", "http://proxy:3128"), ("username", "u"), ("password", "p@ss")]))
+                .is_ok()
+        );
+        assert!(proxy(&with(&[("address", "socks5://proxy:1080")])).is_ok());
+        for keys in [&[("username", "u")][..], &[("address", "ftp://x")], &[("address", "nonsense")]] {
+            let text = proxy(&with(keys)).err().map(|error| error.to_string());
+            assert!(text.is_some_and(|text| text.contains("address")));
+        }
     }
 }

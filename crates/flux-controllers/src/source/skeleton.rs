@@ -43,6 +43,9 @@ pub trait Source: Send + Sync + Sized + 'static {
         false
     }
 
+    /// The object is gone: so may what was kept for it.
+    fn forget(&self, _key: &ObjectKey) {}
+
     /// Brings `job.status` to what the remote has.
     fn fetch(&self, job: &mut Job<'_, Self>) -> impl Future<Output = Result<Fetched, Failure>> + Send;
 }
@@ -387,7 +390,9 @@ impl<S: Source> Job<'_, S> {
             conditions.set(failure.condition, ConditionStatus::True, failure.reason, message.clone());
         }
         if failure.unverified {
-            conditions.set(SOURCE_VERIFIED, ConditionStatus::False, "VerificationError", message.clone());
+            let reason =
+                if failure.condition == SOURCE_VERIFIED { failure.reason } else { "VerificationError" };
+            conditions.set(SOURCE_VERIFIED, ConditionStatus::False, reason, message.clone());
         }
         match failure.retry {
             Retry::Stalled => {
@@ -451,6 +456,10 @@ pub struct Sources<S> {
 }
 
 impl<S: Source> Reconcile for Sources<S> {
+    fn forget(&self, key: &ObjectKey) {
+        self.source.forget(key);
+    }
+
     fn kind(&self) -> &'static flux_api::kinds::Kind {
         S::Object::KIND
     }

@@ -11,6 +11,9 @@ use super::{Error, Limits, Oid};
 
 pub(super) const AGENT: &str = concat!("agent=flux/", env!("CARGO_PKG_VERSION"));
 
+/// Of a ref; longer ones exist nowhere.
+const LONGEST_NAME: usize = 4096;
+
 /// A name on the server and what it points at; `peeled` is the commit behind an annotated tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteRef {
@@ -32,6 +35,10 @@ pub async fn list_refs(
     prefixes: &[&str],
     limits: Limits,
 ) -> Result<Vec<RemoteRef>, Error> {
+    let odd = |prefix: &&&str| prefix.len() > LONGEST_NAME || prefix.chars().any(char::is_control);
+    if let Some(prefix) = prefixes.iter().find(odd) {
+        return Err(Error::NoSuchRef(prefix.chars().filter(|one| !one.is_control()).take(100).collect()));
+    }
     match greet(remote, limits).await? {
         Greeting::Two => {
             let mut request = Request::default()

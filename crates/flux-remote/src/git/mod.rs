@@ -10,6 +10,7 @@
 mod address;
 mod checkout;
 mod fetch;
+pub mod github_app;
 mod http;
 mod known_hosts;
 mod local;
@@ -20,6 +21,7 @@ mod push;
 mod reference;
 mod signature;
 mod ssh;
+mod submodule;
 mod transport;
 mod working;
 
@@ -34,6 +36,7 @@ pub use push::{PushOptions, Refspec};
 pub use reference::{Pick, Reference, pick};
 pub use signature::{Signature, SignatureKind, Signer, TrustedKeys, Unverified};
 pub use ssh::{Ssh, SshAlgorithms, SshLogin, private_key};
+pub use submodule::{Submodule, parse_submodules};
 pub use transport::{Remote, Service};
 pub use working::{NewCommit, Person, Working};
 
@@ -93,10 +96,16 @@ pub enum Error {
     Http(u16),
     #[error("couldn't find remote ref \"{0}\"")]
     NoSuchRef(String),
+    #[error("unable to resolve ref '{0}' to a specific commit")]
+    UnresolvedRef(String),
+    #[error("ref {0} is invalid; Git refs cannot begin or end with a slash '/'")]
+    InvalidRef(String),
+    #[error("unable to resolve commit object for '{0}': object not found")]
+    NoSuchCommit(String),
     #[error("no match found for semver: {0}")]
     NoSemverMatch(String),
-    #[error("invalid version range '{range}': {cause}")]
-    InvalidRange { range: String, cause: String },
+    #[error("semver parse error: {0}")]
+    InvalidRange(String),
     #[error("remote repository is empty")]
     Empty,
     #[error("object {0} is missing")]

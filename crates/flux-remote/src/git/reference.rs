@@ -21,6 +21,8 @@ pub struct Pick {
     pub commit: Oid,
     /// The annotated tag object on the way there, which carries the tag's signature.
     pub tag: Option<Oid>,
+    /// The name of the tag, where one led here, annotated or not.
+    pub tag_name: Option<String>,
     /// `main`, `v1.0.0`, `refs/pull/1/head`; nothing for a bare commit.
     pub label: Option<String>,
     /// What to ask the server for.
@@ -47,12 +49,17 @@ impl Reference {
         match self {
             Reference { commit: Some(_), branch: Some(branch), .. } => vec![format!("refs/heads/{branch}")],
             Reference { commit: Some(_), .. } => vec!["refs/heads/".to_owned()],
-            Reference { name: Some(name), .. } => vec![name.trim_end_matches("^{}").to_owned()],
+            Reference { name: Some(name), .. } => vec![peeled(name).to_owned()],
             Reference { tag: Some(tag), .. } => vec![format!("refs/tags/{tag}")],
             Reference { semver: Some(_), .. } => vec!["refs/tags/".to_owned()],
             Reference { branch, .. } => vec![format!("refs/heads/{}", default_branch(branch))],
         }
     }
+}
+
+/// `refs/tags/v1^{}` is the commit behind the tag, which is what every tag leads to here.
+fn peeled(name: &str) -> &str {
+    name.strip_suffix("^{}").unwrap_or(name)
 }
 
 /// Flux means `master` when nothing is said, whatever the server's HEAD is.
@@ -68,25 +75,31 @@ pub fn pick(reference: &Reference, refs: &[RemoteRef]) -> Result<Pick, Error> {
     let at = |one: &RemoteRef, label: &str| Pick {
         commit: one.commit(),
         tag: one.peeled.map(|_| one.target),
+        tag_name: one.name.strip_prefix("refs/tags/").map(str::to_owned),
         label: Some(label.to_owned()),
         want: one.target,
         rivals: Vec::new(),
         deep: false,
     };
     match reference {
-        Reference { commit: Some(commit), branch, .. } => {
-            let id = Oid::parse(commit)
-                .ok_or_else(|| Error::NoSuchRef(format!("{commit} (a commit is 40 hexadecimal digits)")))?;
+        Reference { commit: Some(commit), branch, name, .. } => {
+            let id = Oid::parse(commit).ok_or_else(|| Error::NoSuchCommit(commit.clone()))?;
             let want = match branch {
                 Some(branch) => named(&format!("refs/heads/{branch}"))?.target,
                 None => id,
             };
-            Ok(Pick { commit: id, tag: None, label: branch.clone(), want, rivals: Vec::new(), deep: true })
+            // A full name beside the commit is not looked up, only shown.
+            let label = name.clone().or_else(|| branch.clone());
+            let deep = branch.is_some();
+            Ok(Pick { commit: id, tag: None, tag_name: None, label, want, rivals: Vec::new(), deep })
         }
-        Reference { name: Some(name), .. } => {
-            let name = name.trim_end_matches("^{}");
-            Ok(at(named(name)?, name))
+        Reference { name: Some(name), .. } if name.starts_with('/') || name.ends_with('/') => {
+            Err(Error::InvalidRef(name.clone()))
         }
+        Reference { name: Some(name), .. } => match named(peeled(name)) {
+            Ok(one) => Ok(at(one, name)),
+            Err(_) => Err(Error::UnresolvedRef(name.clone())),
+        },
         Reference { tag: Some(tag), .. } => Ok(at(named(&format!("refs/tags/{tag}"))?, tag)),
         Reference { semver: Some(range), .. } => newest(range, refs),
         Reference { branch, .. } => {
@@ -97,8 +110,7 @@ pub fn pick(reference: &Reference, refs: &[RemoteRef]) -> Result<Pick, Error> {
 }
 
 fn newest(range: &str, refs: &[RemoteRef]) -> Result<Pick, Error> {
-    let constraint = Constraint::parse(range)
-        .map_err(|error| Error::InvalidRange { range: range.to_owned(), cause: error.to_string() })?;
+    let constraint = Constraint::parse(range).map_err(|error| Error::InvalidRange(error.to_string()))?;
     let mut matching: Vec<(Version, &RemoteRef)> = refs
         .iter()
         .filter_map(|one| {
@@ -116,10 +128,11 @@ fn newest(range: &str, refs: &[RemoteRef]) -> Result<Pick, Error> {
         .take_while(|(version, _)| version.cmp(best).is_eq())
         .map(|(_, one)| (*one).clone())
         .collect();
-    let label = chosen.name.trim_start_matches("refs/tags/").to_owned();
+    let label = chosen.name.strip_prefix("refs/tags/").unwrap_or(&chosen.name).to_owned();
     Ok(Pick {
         commit: chosen.commit(),
         tag: chosen.peeled.map(|_| chosen.target),
+        tag_name: Some(label.clone()),
         label: Some(label),
         want: chosen.target,
         rivals,
@@ -187,7 +200,10 @@ mod tests {
     fn a_full_name_is_taken_as_it_is() {
         let name = |text: &str| Reference { name: Some(text.to_owned()), ..Default::default() };
         assert_eq!(revision(name("refs/pull/420/head")), format!("refs/pull/420/head@sha1:{}", oid('8')));
-        assert_eq!(revision(name("refs/tags/v1.0.0^{}")), format!("refs/tags/v1.0.0@sha1:{}", oid('4')));
+        assert_eq!(revision(name("refs/tags/v1.0.0^{}")), format!("refs/tags/v1.0.0^{{}}@sha1:{}", oid('4')));
+        let error = |text: &str| pick(&name(text), &refs()).unwrap_err().to_string();
+        assert_eq!(error("refs/gone"), "unable to resolve ref 'refs/gone' to a specific commit");
+        assert!(error("/refs/heads/main").contains("cannot begin or end with a slash"));
     }
 
     #[test]
@@ -195,5 +211,13 @@ mod tests {
         let reference =
             Reference { commit: Some("9".repeat(40)), tag: Some("v1.0.0".to_owned()), ..Default::default() };
         assert_eq!(revision(reference), format!("sha1:{}", oid('9')));
+        let named = Reference {
+            commit: Some("9".repeat(40)),
+            name: Some("refs/pull/1/head".to_owned()),
+            ..Default::default()
+        };
+        assert_eq!(revision(named), format!("refs/pull/1/head@sha1:{}", oid('9')));
+        let short = Reference { commit: Some("1234".to_owned()), ..Default::default() };
+        assert!(pick(&short, &refs()).unwrap_err().to_string().contains("'1234': object not found"));
     }
 }

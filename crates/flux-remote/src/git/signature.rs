@@ -334,11 +334,11 @@ pub enum Signer {
     Ssh(Box<PrivateKey>),
 }
 
+/// Unlocked: it has no passphrase any more.
 pub struct PgpSigner {
     key: SignedSecretKey,
     /// Which subkey signs; `None` is the primary key.
     subkey: Option<usize>,
-    passphrase: Password,
 }
 
 impl Signer {
@@ -380,29 +380,31 @@ impl Signer {
             let id = key_id_text(&key.primary_key);
             key_id.is_none_or(|asked| asked.to_uppercase().trim_start_matches("0X").ends_with(&id))
         };
-        let key = keys.into_iter().find(|key| wanted(key)).ok_or_else(|| match key_id {
+        let mut key = keys.into_iter().find(|key| wanted(key)).ok_or_else(|| match key_id {
             Some(id) => failed(format!("no GPG private key matching key id '{id}' found in the key ring")),
             None => failed("the key ring holds no private key".to_owned()),
         })?;
         let passphrase = passphrase.map_or_else(Password::empty, |one| Password::from(one.expose().as_str()));
         let signs = |one: &Packet| one.typ() == Some(SignatureType::SubkeyBinding) && one.key_flags().sign();
         let subkey = key.secret_subkeys.iter().rposition(|subkey| subkey.signatures.iter().any(signs));
-        let signer = PgpSigner { key, subkey, passphrase };
-        // A wrong passphrase is told now, not with the first commit.
-        let signer = Signer::OpenPgp(Box::new(signer));
-        signer.sign(b"", SystemTime::UNIX_EPOCH + Duration::from_secs(1))?;
-        Ok(signer)
+        // A wrong passphrase is told now, not with the first commit; and unlocking takes a while.
+        let unlocked = match subkey.and_then(|index| key.secret_subkeys.get_mut(index)) {
+            Some(subkey) => subkey.key.remove_password(&passphrase),
+            None => key.primary_key.remove_password(&passphrase),
+        };
+        unlocked.map_err(|_| failed("the key cannot be unlocked with the passphrase given".to_owned()))?;
+        Ok(Signer::OpenPgp(Box::new(PgpSigner { key, subkey })))
     }
 
     /// An armored signature of `payload`.
-    pub(super) fn sign(&self, payload: &[u8], _at: SystemTime) -> Result<String, Error> {
+    pub(super) fn sign(&self, payload: &[u8]) -> Result<String, Error> {
         match self {
             Signer::Ssh(key) => SshSig::sign(key.as_ref(), NAMESPACE, HashAlg::Sha512, payload)
                 .and_then(|made| made.to_pem(LineEnding::LF))
                 .map_err(|error| Error::Signing(error.to_string())),
             Signer::OpenPgp(signer) => {
                 let random = rand_core::OsRng;
-                let (hash, passphrase) = (HashAlgorithm::Sha256, &signer.passphrase);
+                let (hash, passphrase) = (HashAlgorithm::Sha256, &Password::empty());
                 let subkey = signer.subkey.and_then(|index| signer.key.secret_subkeys.get(index));
                 let made = match subkey {
                     Some(subkey) => {

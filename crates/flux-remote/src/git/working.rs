@@ -238,7 +238,7 @@ impl Working {
             None => [unsigned.as_slice(), b"\n", message.as_bytes()].concat(),
             Some(signer) => {
                 let payload = [unsigned.as_slice(), b"\n", message.as_bytes()].concat();
-                let signature = signer.sign(&payload, commit.time)?;
+                let signature = signer.sign(&payload)?;
                 let header = format!("gpgsig {}\n", signature.trim_end().replace('\n', "\n "));
                 [unsigned.as_slice(), header.as_bytes(), b"\n", message.as_bytes()].concat()
             }

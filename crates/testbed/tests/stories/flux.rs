@@ -80,6 +80,42 @@ impl Flux {
         self.api(kind).patch(name, &parameters, &Patch::Apply(object)).await.unwrap();
     }
 
+    /// Writes a Secret, anew if it is there.
+    pub async fn secret(&self, name: &str, data: &[(&str, &str)]) {
+        let data: serde_json::Map<String, Value> =
+            data.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+        let api: Api<k8s_openapi::api::core::v1::Secret> =
+            Api::namespaced(self.client.clone(), self.namespace.name());
+        let _ = api.delete(name, &Default::default()).await;
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": { "name": name }, "stringData": data,
+        });
+        api.create(&Default::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
+    }
+
+    /// Reason and message of every Event about the object, so far.
+    pub async fn events(&self, name: &str) -> Vec<(String, String)> {
+        let api: Api<k8s_openapi::api::core::v1::Event> =
+            Api::namespaced(self.client.clone(), self.namespace.name());
+        let events = api.list(&Default::default()).await.unwrap().items;
+        let about = events.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
+        about.map(|event| (event.reason.unwrap_or_default(), event.message.unwrap_or_default())).collect()
+    }
+
+    /// Waits for an Event about the object.
+    pub async fn event(&self, name: &str, reason: &str, text: &str) {
+        let limit = std::time::Instant::now() + Duration::from_secs(20);
+        loop {
+            let events = self.events(name).await;
+            if events.iter().any(|(why, message)| why == reason && message.contains(text)) {
+                return;
+            }
+            assert!(std::time::Instant::now() < limit, "no {reason} with '{text}' in {events:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     /// A GitRepository of the repository `fleet` at `main`.
     pub async fn git_repository(&self, name: &str) {
         let url = self.server.http_url("fleet");
@@ -132,6 +168,14 @@ pub fn ready(object: &Value) -> (&str, &str, &str) {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
     let ready = conditions.into_iter().flatten().find(|one| one["type"] == "Ready");
     let text = |key: &str| ready.and_then(|ready| ready.get(key)).and_then(Value::as_str).unwrap_or_default();
+    (text("status"), text("reason"), text("message"))
+}
+
+/// Status, reason and message of a condition.
+pub fn condition<'a>(object: &'a Value, kind: &str) -> (&'a str, &'a str, &'a str) {
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+    let found = conditions.into_iter().flatten().find(|one| one["type"] == kind);
+    let text = |key: &str| found.and_then(|found| found.get(key)).and_then(Value::as_str).unwrap_or_default();
     (text("status"), text("reason"), text("message"))
 }
 

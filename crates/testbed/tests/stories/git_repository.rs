@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use testbed::Cluster;
 use testbed::fault::{Fault, Times};
 
-use crate::flux::{Flux, ready};
+use crate::flux::{Flux, condition, ready};
 
 crate::stories!(
     a_commit_becomes_an_artifact_and_a_push_replaces_it,
@@ -16,6 +16,12 @@ crate::stories!(
     a_suspended_repository_is_left_alone,
     a_deleted_repository_takes_its_artifacts_along,
     a_malformed_object_does_not_hold_up_its_neighbours,
+    every_reference_leads_to_its_commit,
+    an_empty_repository_is_waited_for,
+    another_address_means_another_artifact,
+    ignored_and_sparse_files_stay_out,
+    stalls_cuts_and_garbage_are_survived,
+    a_poll_without_news_says_so,
 );
 
 async fn start(cluster: &Cluster) -> Flux {
@@ -28,7 +34,7 @@ fn revision(object: &Value) -> &str {
     object.pointer("/status/artifact/revision").and_then(Value::as_str).unwrap_or_default()
 }
 
-async fn download(object: &Value) -> Vec<(String, Vec<u8>)> {
+pub async fn download(object: &Value) -> Vec<(String, Vec<u8>)> {
     let url = object["status"]["artifact"]["url"].as_str().unwrap();
     let bytes = reqwest::get(url).await.unwrap().error_for_status().unwrap().bytes().await.unwrap();
     let limits = flux_remote::archive::Limits { bytes: 1 << 20, files: 100 };
@@ -135,4 +141,191 @@ async fn a_malformed_object_does_not_hold_up_its_neighbours(cluster: &Cluster) {
     flux.ready(&GIT_REPOSITORY, "fleet").await;
     let broken = flux.not_ready(&GIT_REPOSITORY, "broken", "URLInvalid").await;
     assert!(broken["status"]["conditions"].as_array().unwrap().iter().any(|one| one["type"] == "Stalled"));
+}
+
+async fn every_reference_leads_to_its_commit(cluster: &Cluster) {
+    let flux = start(cluster).await;
+    let first = flux.fleet.resolve("main").unwrap();
+    flux.fleet.tag("v1.0.0", &first, Some("annotated")).unwrap();
+    let second = flux.fleet.commit("second", &[("apps/a.yaml", "a: 2\n")]).unwrap();
+    flux.fleet.tag("v1.1.0", &second, None).unwrap();
+    flux.fleet.git(&["update-ref", "refs/pull/7/head", &second], b"").unwrap();
+    let third = flux.fleet.commit("third", &[("apps/a.yaml", "a: 3\n")]).unwrap();
+    let cases = [
+        ("branch", json!({ "branch": "main" }), format!("main@sha1:{third}")),
+        ("tag", json!({ "tag": "v1.0.0" }), format!("v1.0.0@sha1:{first}")),
+        ("semver", json!({ "semver": "1.x" }), format!("v1.1.0@sha1:{second}")),
+        ("pull", json!({ "name": "refs/pull/7/head" }), format!("refs/pull/7/head@sha1:{second}")),
+        ("peeled", json!({ "name": "refs/tags/v1.0.0^{}" }), format!("refs/tags/v1.0.0^{{}}@sha1:{first}")),
+        ("commit", json!({ "commit": second }), format!("sha1:{second}")),
+        ("both", json!({ "commit": first, "branch": "main" }), format!("main@sha1:{first}")),
+    ];
+    for (name, reference, _) in &cases {
+        let spec = json!({ "url": flux.server.http_url("fleet"), "interval": "1h", "ref": reference });
+        flux.apply(&GIT_REPOSITORY, name, spec).await;
+    }
+    for (name, _, wanted) in &cases {
+        let object = flux.ready(&GIT_REPOSITORY, name).await;
+        assert_eq!(revision(&object), wanted, "{name}");
+        let file = wanted.rsplit(':').next().unwrap();
+        assert!(object["status"]["artifact"]["path"].as_str().unwrap().ends_with(&format!("{file}.tar.gz")));
+    }
+    let spec = json!({ "url": flux.server.http_url("fleet"), "interval": "1h", "ref": { "commit": "1".repeat(40) } });
+    flux.apply(&GIT_REPOSITORY, "absent", spec).await;
+    let absent = flux.not_ready(&GIT_REPOSITORY, "absent", "GitOperationFailed").await;
+    assert!(
+        ready(&absent).2.starts_with("failed to checkout and determine revision: "),
+        "{}",
+        ready(&absent).2
+    );
+    let spec = json!({ "url": flux.server.http_url("fleet"), "interval": "1h", "ref": { "semver": ">=9" } });
+    flux.apply(&GIT_REPOSITORY, "absent", spec).await;
+    let what = "has no match";
+    flux.until(&GIT_REPOSITORY, "absent", what, |object| {
+        ready(object).2.ends_with("no match found for semver: >=9")
+    })
+    .await;
+}
+
+async fn an_empty_repository_is_waited_for(cluster: &Cluster) {
+    let flux = Flux::start(cluster, &[Controller::Source]).await;
+    flux.git_repository("fleet").await;
+    let object = flux.not_ready(&GIT_REPOSITORY, "fleet", "EmptyGitRepository").await;
+    assert_eq!(ready(&object).2, "git repository is empty");
+    assert_eq!(condition(&object, "FetchFailed").0, "True");
+    assert_eq!(condition(&object, "Reconciling").1, "ProgressingWithRetry");
+    flux.fleet.commit("first", &[("a", "1")]).unwrap();
+    let object = flux.ready(&GIT_REPOSITORY, "fleet").await;
+    assert_eq!(condition(&object, "FetchFailed"), ("", "", ""));
+    assert_eq!(condition(&object, "Reconciling"), ("", "", ""));
+    assert_eq!(condition(&object, "ArtifactInStorage").1, "Succeeded");
+    flux.event("fleet", "EmptyGitRepository", "git repository is empty").await;
+    flux.event("fleet", "NewArtifact", "stored artifact for commit 'first'").await;
+}
+
+async fn another_address_means_another_artifact(cluster: &Cluster) {
+    let flux = start(cluster).await;
+    let other = flux.server.create("other").unwrap();
+    other.commit("elsewhere", &[("b.yaml", "b: 1\n")]).unwrap();
+    flux.git_repository("fleet").await;
+    flux.ready(&GIT_REPOSITORY, "fleet").await;
+    let url = flux.server.http_url("nowhere");
+    flux.apply(
+        &GIT_REPOSITORY,
+        "fleet",
+        json!({ "url": url, "interval": "1h", "ref": { "branch": "main" } }),
+    )
+    .await;
+    let broken = flux.not_ready(&GIT_REPOSITORY, "fleet", "GitOperationFailed").await;
+    assert_eq!(download(&broken).await.len(), 1, "the last artifact is served on");
+    assert!(ready(&broken).2.contains("repository not found"), "{}", ready(&broken).2);
+    let url = flux.server.http_url("other");
+    flux.apply(
+        &GIT_REPOSITORY,
+        "fleet",
+        json!({ "url": url, "interval": "1h", "ref": { "branch": "main" } }),
+    )
+    .await;
+    let object = flux.ready(&GIT_REPOSITORY, "fleet").await;
+    assert_eq!(download(&object).await, [("b.yaml".to_owned(), b"b: 1\n".to_vec())]);
+}
+
+async fn ignored_and_sparse_files_stay_out(cluster: &Cluster) {
+    let flux = Flux::start(cluster, &[Controller::Source]).await;
+    let files = [
+        ("apps/a.yaml", "a"),
+        ("apps/notes.txt", "n"),
+        ("apps/.sourceignore", "*.txt\n"),
+        ("infra/b.yaml", "b"),
+        ("infra/pic.png", "p"),
+        ("README.md", "r"),
+    ];
+    flux.fleet.commit("first", &files).unwrap();
+    let spec = |more: Value| {
+        let mut spec =
+            json!({ "url": flux.server.http_url("fleet"), "interval": "1h", "ref": { "branch": "main" } });
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        spec
+    };
+    let cases = [
+        (
+            "plain",
+            json!({}),
+            vec!["README.md", "apps/.sourceignore", "apps/a.yaml", "infra/b.yaml", "infra/pic.png"],
+        ),
+        ("ignore", json!({ "ignore": "/*\n!/infra\n" }), vec!["infra/b.yaml", "infra/pic.png"]),
+        ("sparse", json!({ "sparseCheckout": ["./infra"] }), vec!["infra/b.yaml"]),
+    ];
+    for (name, more, _) in &cases {
+        flux.apply(&GIT_REPOSITORY, name, spec(more.clone())).await;
+    }
+    for (name, _, wanted) in &cases {
+        let object = flux.ready(&GIT_REPOSITORY, name).await;
+        let found: Vec<String> = download(&object).await.into_iter().map(|(path, _)| path).collect();
+        assert_eq!(found, *wanted, "{name}");
+    }
+    let object = flux.ready(&GIT_REPOSITORY, "sparse").await;
+    assert_eq!(object["status"]["observedSparseCheckout"], json!(["./infra"]));
+    // The same commit is packed anew when the rules change.
+    flux.apply(&GIT_REPOSITORY, "sparse", spec(json!({ "sparseCheckout": ["apps"] }))).await;
+    flux.until(&GIT_REPOSITORY, "sparse", "is sparse in another way", |object| {
+        object["status"]["observedSparseCheckout"] == json!(["apps"]) && ready(object).0 == "True"
+    })
+    .await;
+    flux.apply(&GIT_REPOSITORY, "sparse", spec(json!({ "sparseCheckout": ["nowhere"] }))).await;
+    let object = flux.not_ready(&GIT_REPOSITORY, "sparse", "GitOperationFailed").await;
+    assert!(ready(&object).2.contains("sparse checkout dir 'nowhere' does not exist in repository"));
+}
+
+async fn stalls_cuts_and_garbage_are_survived(cluster: &Cluster) {
+    let flux = start(cluster).await;
+    let url = flux.server.http_url("fleet");
+    let spec = json!({ "url": url, "interval": "1h", "timeout": "1s", "ref": { "branch": "main" } });
+    flux.apply(&GIT_REPOSITORY, "fleet", spec).await;
+    let before = flux.ready(&GIT_REPOSITORY, "fleet").await;
+    let troubles = [
+        ("info/refs", Fault::Stall, "context deadline exceeded"),
+        ("fleet.git/git-upload-pack", Fault::CutAfter(30), ""),
+        ("fleet.git/git-upload-pack", Fault::CutAfter(200), ""),
+        ("info/refs", Fault::Status(502), "502"),
+    ];
+    for (index, (path, fault, text)) in troubles.into_iter().enumerate() {
+        let commit = flux.fleet.commit("next", &[("apps/a.yaml", &format!("a: {index}{index}\n"))]).unwrap();
+        flux.server.http().faults().inject(path, Times::Always, fault.clone());
+        flux.reconcile(&GIT_REPOSITORY, "fleet").await;
+        let during = flux.not_ready(&GIT_REPOSITORY, "fleet", "GitOperationFailed").await;
+        assert!(ready(&during).2.contains(text), "{fault:?}: {}", ready(&during).2);
+        assert_eq!(download(&during).await.len(), 1, "{fault:?}");
+        flux.server.http().faults().clear();
+        let wanted = format!("main@sha1:{commit}");
+        flux.until(&GIT_REPOSITORY, "fleet", "recovered alone", |object| {
+            revision(object) == wanted && ready(object).0 == "True"
+        })
+        .await;
+    }
+    assert_ne!(before["status"]["artifact"]["digest"], json!(null));
+}
+
+async fn a_poll_without_news_says_so(cluster: &Cluster) {
+    let flux = start(cluster).await;
+    flux.git_repository("fleet").await;
+    let before = flux.ready(&GIT_REPOSITORY, "fleet").await;
+    flux.reconcile_as(&GIT_REPOSITORY, "fleet", "again").await;
+    let after = flux
+        .until(&GIT_REPOSITORY, "fleet", "handled the request", |object| {
+            object["status"]["lastHandledReconcileAt"] == "again"
+        })
+        .await;
+    assert_eq!(before["status"]["artifact"], after["status"]["artifact"]);
+    assert_eq!(condition(&after, "Ready"), condition(&before, "Ready"));
+    flux.event(
+        "fleet",
+        "GitOperationSucceeded",
+        "no changes since last reconciliation: observed revision 'main@sha1:",
+    )
+    .await;
+    let uploads =
+        flux.server.http().requests().into_iter().filter(|one| one.path.ends_with("/git-upload-pack"));
+    // List and fetch the first time, list the second time.
+    assert_eq!(uploads.count(), 3);
 }

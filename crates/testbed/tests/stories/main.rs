@@ -3,7 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod flux;
+mod git_hostile;
+mod git_login;
+mod git_parts;
 mod git_repository;
+mod git_verification;
 mod kustomization;
 #[path = "loop.rs"]
 mod the_loop;

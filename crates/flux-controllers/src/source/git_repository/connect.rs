@@ -1,0 +1,243 @@
+//! The way to a repository: its address, the credentials of the Secret, the proxy.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use flux_api::Object;
+use flux_api::secret::SecretString;
+use flux_api::source::{GitProvider, GitRepository};
+use flux_remote::git::github_app::{self, AppData, GithubApp};
+use flux_remote::git::{self, Address, Http, Remote, Ssh, SshAlgorithms, SshLogin};
+use k8s_openapi::api::core::v1::Secret;
+use reqwest::ClientBuilder;
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+use super::super::credentials::{self, GitLogin};
+use super::failure::{Failure, shown};
+use super::{GitRepositories, hash};
+
+/// A token is asked for anew this long before it ends.
+const BEFORE_THE_END: Duration = Duration::from_secs(300);
+
+/// How to reach the repository and, with the same means, its submodules.
+pub(super) struct Way {
+    pub(super) address: Address,
+    pub(super) remote: Box<dyn Remote>,
+    login: GitLogin,
+    proxy: Option<reqwest::Proxy>,
+}
+
+impl GitRepositories {
+    pub(super) async fn connect(&self, object: &GitRepository, deadline: Instant) -> Result<Way, Failure> {
+        let spec = &object.spec;
+        let proxy = self.proxy(object).await?;
+        let address = Address::parse(&spec.url)
+            .map_err(|error| Failure::Url { url: shown(&spec.url), cause: plain(&error) })?;
+        let mut login = self.login(object, &address).await?;
+        if spec.provider() == GitProvider::Github {
+            let timed = tokio::time::timeout_at(deadline, self.tokens.get(&login, proxy.as_ref())).await;
+            let token = timed.map_err(|_| Failure::Login("the GitHub API does not answer".to_owned()))??;
+            login.http.authorization = Some(credentials::basic(github_app::TOKEN_USER, token.expose()));
+        }
+        if proxy.is_some() && matches!(address, Address::Ssh(_)) {
+            let problem = "spec.proxySecretRef is for http and https addresses, not for ssh";
+            return Err(Failure::Proxy(problem.to_owned()));
+        }
+        let remote = self.remote(&address, &login, proxy.as_ref(), true)?;
+        Ok(Way { address, remote, login, proxy })
+    }
+
+    /// The same credentials for a submodule, where they belong there. An SSH key is shown to any host that
+    /// `known_hosts` names, since that gives nothing away; a password only to the host it was made for.
+    pub(super) fn connect_submodule(&self, way: &Way, address: &Address) -> Result<Box<dyn Remote>, Failure> {
+        let same = way.address.origin() == address.origin();
+        self.remote(address, &way.login, way.proxy.as_ref(), same)
+    }
+
+    fn remote(
+        &self,
+        address: &Address,
+        login: &GitLogin,
+        proxy: Option<&reqwest::Proxy>,
+        with_password: bool,
+    ) -> Result<Box<dyn Remote>, Failure> {
+        let failed = |error: git::Error| Failure::Login(error.to_string());
+        match address {
+            Address::Http(url) => {
+                let client = client(login, proxy, with_password)?;
+                let in_url = url.password().map(|password| credentials::basic(url.username(), password));
+                let own = login.http.authorization.clone().filter(|_| with_password);
+                let authorization = own.or(in_url).map(SecretString::into_exposed);
+                Ok(Box::new(Http::new(client, url, authorization).map_err(failed)?))
+            }
+            Address::Ssh(address) => {
+                let login = login.ssh.as_ref().ok_or_else(|| {
+                    Failure::Login(
+                        "a submodule is at an ssh address and the Secret holds no SSH key".to_owned(),
+                    )
+                })?;
+                let ssh = Ssh::new(address.clone(), login, &self.ssh_algorithms()).map_err(failed)?;
+                Ok(Box::new(ssh))
+            }
+        }
+    }
+
+    fn ssh_algorithms(&self) -> SshAlgorithms {
+        let options = &self.ctx.options;
+        SshAlgorithms {
+            key_exchange: options.ssh_kex_algos.clone(),
+            host_keys: options.ssh_hostkey_algos.clone(),
+        }
+    }
+
+    async fn login(&self, object: &GitRepository, address: &Address) -> Result<GitLogin, Failure> {
+        let spec = &object.spec;
+        let secret = match &spec.secret_ref {
+            Some(reference) => {
+                let found =
+                    credentials::secret(&self.ctx.client, Object::namespace(object), &reference.name).await;
+                Some(found.map_err(Failure::Secret)?)
+            }
+            None => None,
+        };
+        let has_app =
+            secret.as_ref().is_some_and(|secret| credentials::text(secret, "githubAppID").is_some());
+        match spec.provider() {
+            GitProvider::Generic if has_app => {
+                let name =
+                    spec.secret_ref.as_ref().map(|reference| reference.name.as_str()).unwrap_or_default();
+                let namespace = Object::namespace(object);
+                let problem = format!(
+                    "secretRef '{namespace}/{name}' has github app data but provider is not set to github"
+                );
+                return Err(Failure::Provider(problem));
+            }
+            GitProvider::Generic => {}
+            GitProvider::Github if secret.is_none() => return Err(Failure::NoAppSecret),
+            GitProvider::Github if !has_app => return Err(Failure::NoAppData),
+            GitProvider::Github => {}
+            GitProvider::Azure | GitProvider::Aws => {
+                let problem = format!(
+                    "provider '{}' is not supported for GitRepository yet: use a Secret with username and password",
+                    spec.provider().as_str()
+                );
+                return Err(Failure::Provider(problem));
+            }
+        }
+        let login =
+            git_login(secret.as_ref(), address).map_err(|problem| Failure::Login(problem.to_string()))?;
+        if let Some(ssh) = login.ssh.as_ref().filter(|_| matches!(address, Address::Ssh(_))) {
+            check_key(ssh, object)?;
+        }
+        Ok(login)
+    }
+
+    async fn proxy(&self, object: &GitRepository) -> Result<Option<reqwest::Proxy>, Failure> {
+        let Some(reference) = &object.spec.proxy_secret_ref else {
+            return Ok(None);
+        };
+        let secret = credentials::secret(&self.ctx.client, Object::namespace(object), &reference.name)
+            .await
+            .map_err(|error| Failure::Proxy(error.to_string()))?;
+        credentials::proxy(&secret).map(Some).map_err(|error| Failure::Proxy(error.to_string()))
+    }
+}
+
+fn git_login(secret: Option<&Secret>, address: &Address) -> Result<GitLogin, credentials::Error> {
+    let scheme = address.origin().0;
+    credentials::git_login(secret, &scheme)
+}
+
+fn check_key(ssh: &SshLogin, object: &GitRepository) -> Result<(), Failure> {
+    match git::private_key(&ssh.identity, ssh.passphrase.as_ref()) {
+        Ok(_) => Ok(()),
+        Err(git::Error::PassphraseMissing) => {
+            let name =
+                object.spec.secret_ref.as_ref().map(|reference| reference.name.as_str()).unwrap_or_default();
+            let namespace = Object::namespace(object);
+            Err(Failure::Secret(credentials::Error::EncryptedKey(format!("{namespace}/{name}"))))
+        }
+        Err(error) => Err(Failure::Login(error.to_string())),
+    }
+}
+
+fn client(
+    login: &GitLogin,
+    proxy: Option<&reqwest::Proxy>,
+    with_certificate: bool,
+) -> Result<ClientBuilder, Failure> {
+    // Without a proxy of its own, the environment's are used.
+    let mut builder = reqwest::Client::builder().user_agent("flux/v2");
+    if let Some(proxy) = proxy {
+        builder = builder.proxy(proxy.clone());
+    }
+    if let Some(ca) = &login.http.ca {
+        let bundle = reqwest::Certificate::from_pem_bundle(ca)
+            .map_err(|_| Failure::Login("ca.crt holds no certificates in PEM".to_owned()))?;
+        if bundle.is_empty() {
+            return Err(Failure::Login("ca.crt holds no certificates in PEM".to_owned()));
+        }
+        builder = builder.tls_certs_merge(bundle);
+    }
+    if let Some(pem) = login.http.client_certificate.as_ref().filter(|_| with_certificate) {
+        let identity = reqwest::Identity::from_pem(pem.expose().as_bytes())
+            .map_err(|_| Failure::Login("tls.crt and tls.key are no valid pair".to_owned()))?;
+        builder = builder.identity(identity);
+    }
+    Ok(builder)
+}
+
+fn plain(error: &git::Error) -> String {
+    error.to_string().trim_start_matches("invalid URL: ").to_owned()
+}
+
+/// Tokens of GitHub Apps, by everything that was needed to get them.
+#[derive(Default)]
+pub(super) struct AppTokens(Mutex<HashMap<String, (Arc<SecretString>, SystemTime)>>);
+
+impl AppTokens {
+    async fn get(
+        &self,
+        login: &GitLogin,
+        proxy: Option<&reqwest::Proxy>,
+    ) -> Result<Arc<SecretString>, Failure> {
+        let id = identity(&login.app);
+        let now = SystemTime::now();
+        {
+            let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            tokens.retain(|_, (_, expires)| *expires > now + BEFORE_THE_END);
+            if let Some((token, _)) = tokens.get(&id) {
+                return Ok(token.clone());
+            }
+        }
+        let app = GithubApp::new(&login.app)?;
+        let client = client(login, proxy, true)?
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|error| Failure::Login(error.without_url().to_string()))?;
+        let token = app.token(&client, now).await?;
+        let kept = Arc::new(token.token);
+        let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens.insert(id, (kept.clone(), token.expires));
+        Ok(kept)
+    }
+}
+
+/// A hash of the app's data: the key itself is kept nowhere.
+fn identity(app: &AppData) -> String {
+    let mut digest = Sha256::new();
+    let key = app.private_key.as_ref().map(|key| key.expose().as_str());
+    for part in [
+        app.app_id.as_deref(),
+        app.installation_owner.as_deref(),
+        app.installation_id.as_deref(),
+        app.base_url.as_deref(),
+        key,
+    ] {
+        digest.update(part.unwrap_or_default());
+        digest.update([0]);
+    }
+    hash(&digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+}

@@ -1,0 +1,79 @@
+//! A folder of this machine in place of the remote, where a fleet is tried.
+
+use std::io;
+
+use file_tree::TreePath;
+use flux_api::revision::Revision;
+use flux_remote::git::Commit;
+use flux_remote::ignore::{self, Ignore};
+use flux_remote::local::{LocalFolder, Place};
+
+use super::failure::Failure;
+use super::{GitRepositories, KIND};
+use crate::artifact::storage::{Contents, Each};
+use crate::source::skeleton::Job;
+
+impl GitRepositories {
+    /// The files as they are now, under a revision made of their contents.
+    pub(super) async fn fetch_local(
+        &self,
+        job: &mut Job<'_, Self>,
+        place: Place,
+    ) -> Result<Option<Commit>, Failure> {
+        let (storage, spec, key) = (self.ctx.storage.clone(), job.object.spec.clone(), job.key());
+        let current = job.status.artifact.as_ref().map(|artifact| artifact.revision.clone());
+        let same_rules = job.status.observed_ignore == spec.ignore;
+        let stored = tokio::task::spawn_blocking(move || {
+            let failed = |error: io::Error| Failure::Folder(format!("{}: {error}", place.folder.display()));
+            let files = place.open().map_err(failed)?;
+            let digest = files.digest().map_err(failed)?;
+            let branch =
+                spec.reference.as_ref().and_then(|reference| reference.branch.as_deref()).unwrap_or("main");
+            let revision = Revision::from(format!("{branch}@sha1:{digest}"));
+            if current.as_ref() == Some(&revision) && same_rules {
+                return Ok::<_, Failure>(None);
+            }
+            let rules = rules(&files, spec.ignore.as_deref());
+            let mut contents = Kept { files: &files, rules };
+            let artifact = storage.store(KIND, &key, &format!("{digest}.tar.gz"), revision, &mut contents);
+            let artifact = artifact.map_err(|error| Failure::Storage(error.to_string()))?;
+            if let Err(error) = storage.collect(KIND, &key, &artifact) {
+                tracing::warn!(%error, "old artifacts could not be removed");
+            }
+            Ok(Some(artifact))
+        });
+        if let Some(artifact) = stored.await.map_err(|error| Failure::Storage(error.to_string()))?? {
+            job.status.artifact = Some(artifact);
+            job.status.observed_ignore = job.object.spec.ignore.clone();
+        }
+        Ok(None)
+    }
+}
+
+fn rules(files: &LocalFolder, spec: Option<&str>) -> Ignore {
+    let mut texts: Vec<(TreePath, String)> = Vec::new();
+    for file in files.files().iter().filter(|file| file.path.file_name() == Some(ignore::FILE_NAME)) {
+        if let Ok(bytes) = files.read(&file.path) {
+            let folder = file.path.parent().unwrap_or_default();
+            texts.push((folder, String::from_utf8_lossy(&bytes).into_owned()));
+        }
+    }
+    Ignore::for_source(texts.iter().map(|(folder, text)| (folder, text.as_str())), spec)
+}
+
+/// The files of a folder that the rules leave in.
+struct Kept<'a> {
+    files: &'a LocalFolder,
+    rules: Ignore,
+}
+
+impl Contents for Kept<'_> {
+    fn each(&mut self, each: &mut Each<'_>) -> io::Result<()> {
+        for file in self.files.files() {
+            if !self.rules.excludes(&file.path, false) {
+                each(&file.path, file.executable, &self.files.read(&file.path)?)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,13 @@
+object b5fc93841ea42ef32724377c692fe4efd81e7971
+type commit
+tag v1.0.0
+tagger Ann <ann@example.com> 1700000000 +0000
+
+release
+-----BEGIN PGP SIGNATURE-----
+
+iIYEABYIAC4WIQSA9KBt7stUliKTGqpqpeLESRp9/AUCavnBDhAcYW5uQGV4YW1w
+bGUuY29tAAoJEGql4sRJGn38DaMBANwR9OKV+V1iferCa6EPsFOFlgrEqYT2F8TR
+eClbKiabAQDrpf4eLHvoMa/OGG12Z7CUZHkr/xVe02xOPw9+wAtBDA==
+=DFba
+-----END PGP SIGNATURE-----
