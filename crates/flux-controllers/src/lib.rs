@@ -8,3 +8,4 @@ pub mod kustomize;
 pub mod manager;
 pub mod reconcile;
 pub mod source;
+pub mod watcher;

@@ -24,7 +24,8 @@ use crate::reconcile::throttle::{Limits, bounded};
 use crate::reconcile::{Cache, Events, FeatureGates, Queue, Reconcile, Selector, run, state_metrics};
 use crate::source::git_repository::{self, GitRepositories};
 use crate::source::skeleton::Sources;
-use crate::{kustomize, source};
+use crate::watcher::artifact_generator::{self, ArtifactGenerators};
+use crate::{kustomize, source, watcher};
 
 /// What is under way when the process is told to end has this long.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
@@ -61,6 +62,7 @@ pub struct ManagerOptions {
     pub tuned: BTreeMap<Controller, Tuning>,
     pub source: source::Options,
     pub kustomize: kustomize::Options,
+    pub watcher: watcher::Options,
     /// A folder of this machine that some GitRepositories mean.
     pub local: Option<source::LocalFleet>,
 }
@@ -96,7 +98,7 @@ pub const fn concurrent(controller: Controller) -> usize {
 }
 
 /// The controllers that can be started.
-pub const AVAILABLE: &[Controller] = &[Controller::Source, Controller::Kustomize];
+pub const AVAILABLE: &[Controller] = &[Controller::Source, Controller::Kustomize, Controller::SourceWatcher];
 
 impl ManagerOptions {
     /// Upstream's defaults, for the given controllers, with artifacts below `storage_path`.
@@ -130,6 +132,7 @@ impl ManagerOptions {
                 requeue_dependency: Duration::from_secs(30),
                 concurrent_ssa: 4,
             },
+            watcher: watcher::Options::upstream(),
             local: None,
         }
     }
@@ -275,7 +278,19 @@ impl Manager {
             Controller::Notification => {}
             Controller::ImageReflector => {}
             Controller::ImageAutomation => {}
-            Controller::SourceWatcher => {}
+            Controller::SourceWatcher => {
+                let ctx = Arc::new(watcher::Context {
+                    client: self.client.clone(),
+                    cache: self.cache.clone(),
+                    storage: self.storage.clone(),
+                    fetcher: Fetcher::new(self.storage.clone(), options.http_retry),
+                    events,
+                    jitter_percent: tuning.jitter_percent,
+                    options: options.watcher.clone(),
+                });
+                let queue = self.work(Arc::new(ArtifactGenerators { ctx }), &tuning);
+                artifact_generator::listen(&self.cache, &queue);
+            }
         }
     }
 

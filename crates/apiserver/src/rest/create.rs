@@ -103,10 +103,8 @@ fn server_fields(call: &Call, object: &mut Value) {
     {
         fields.remove("status");
     }
-    // Kinds whose empty status is a structure show it even so.
-    if call.resource.custom.is_none() {
-        defaults::apply(&call.resource, object);
-    }
+    // Kinds whose empty status is a structure show it even so, and custom kinds may give a new object a status.
+    defaults::apply(&call.resource, object);
 }
 
 async fn store(call: &Call, object: Value) -> Result<Written, Status> {

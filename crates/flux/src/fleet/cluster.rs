@@ -40,7 +40,7 @@ pub(crate) struct Cluster {
 
 /// What runs in `flux up` and `flux test`.
 pub(crate) fn controllers() -> BTreeSet<Controller> {
-    BTreeSet::from([Controller::Source, Controller::Kustomize])
+    flux_controllers::manager::AVAILABLE.iter().copied().collect()
 }
 
 impl Cluster {

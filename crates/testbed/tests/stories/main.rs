@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod artifact_generator;
 mod flux;
 mod git_hostile;
 mod git_login;
 mod git_parts;
 mod git_repository;
 mod git_verification;
+mod health;
 mod kustomization;
 #[path = "loop.rs"]
 mod the_loop;

@@ -12,7 +12,7 @@ use flux_controllers::manager::{AVAILABLE, ManagerOptions, Tuning};
 use flux_controllers::reconcile::election::ElectionOptions;
 use flux_controllers::reconcile::throttle::Limits;
 use flux_controllers::reconcile::{FeatureGates, Selector, gates};
-use flux_controllers::{kustomize, source};
+use flux_controllers::{kustomize, source, watcher};
 
 use super::address;
 use crate::error::{CliError, fail};
@@ -173,8 +173,14 @@ pub(super) fn options(run: &Invocation) -> Result<ManagerOptions, CliError> {
             Controller::Helm
             | Controller::Notification
             | Controller::ImageReflector
-            | Controller::ImageAutomation
-            | Controller::SourceWatcher => {}
+            | Controller::ImageAutomation => {}
+            Controller::SourceWatcher => {
+                options.http_retry = flags.number("http-retry")?;
+                options.watcher = watcher::Options {
+                    no_cross_namespace_refs: flags.is("no-cross-namespace-refs"),
+                    requeue_dependency: flags.duration("requeue-dependency")?,
+                };
+            }
         }
     }
     Ok(options)
