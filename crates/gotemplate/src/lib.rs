@@ -38,6 +38,7 @@ pub use host::Host;
 pub use limits::Limits;
 pub use set::{MissingKey, Set, Template};
 pub use sprig::{JsonStyle, decode_json, encode_json, strval, to_float64, to_int64};
+pub use stack::grow;
 pub use strconv::{format_float, quote, quote_rune};
 pub use time::{Duration, Time, Zone};
 pub use unicode::is_print;

@@ -2,8 +2,14 @@
 
 use serde_json::Value as Json;
 
+/// The longest document that is read. What it says takes a multiple of that in memory, and what a cluster stores is far smaller.
+pub(crate) const MAX_DOCUMENT: usize = 5 << 20;
+
 /// One document as a tree; whole numbers stay whole. The error is what Go prints.
 pub(crate) fn parse(data: &[u8]) -> Result<Json, String> {
+    if data.len() > MAX_DOCUMENT {
+        return Err(format!("document is larger than the maximum size {MAX_DOCUMENT}"));
+    }
     yaml::to_json(data).map_err(|error| conversion(&error.to_string()))
 }
 

@@ -2,6 +2,10 @@
 
 use serde_json::Value as Json;
 
+use crate::document::MAX_DOCUMENT;
+
+const END_OF_INPUT: &str = "unexpected end of JSON input";
+
 /// The tree, every number a float. Deeper than serde_json allows is an error, long before Go's own limit.
 pub(crate) fn parse(text: &str) -> Result<Json, String> {
     parse_exact(text).map(crate::document::with_float_numbers)
@@ -9,10 +13,18 @@ pub(crate) fn parse(text: &str) -> Result<Json, String> {
 
 /// The tree with its numbers as they are written.
 pub(crate) fn parse_exact(text: &str) -> Result<Json, String> {
+    if text.len() > MAX_DOCUMENT {
+        return Err(format!("document is larger than the maximum size {MAX_DOCUMENT}"));
+    }
     match serde_json::from_str::<Json>(text) {
         Ok(tree) => Ok(tree),
         Err(error) => {
-            Err(Scanner { bytes: text.as_bytes(), at: 0 }.explain().unwrap_or_else(|| error.to_string()))
+            let explain = |text: &str| Scanner { bytes: text.as_bytes(), at: 0 }.explain();
+            // Go's scanner takes the end for a space: in the middle of a literal that is what it complains about.
+            let at_end = explain(text)
+                .filter(|cause| cause == END_OF_INPUT)
+                .and_then(|_| explain(&format!("{text} ")));
+            Err(at_end.or_else(|| explain(text)).unwrap_or_else(|| error.to_string()))
         }
     }
 }
@@ -49,7 +61,7 @@ impl Scanner<'_> {
 
     fn unexpected(&self, context: &str) -> Step {
         match self.peek() {
-            None => Err("unexpected end of JSON input".to_owned()),
+            None => Err(END_OF_INPUT.to_owned()),
             Some(byte) => Err(format!("invalid character {} {context}", quoted(byte))),
         }
     }
@@ -230,6 +242,8 @@ mod tests {
             ("bad", "invalid character 'b' looking for beginning of value"),
             ("", "unexpected end of JSON input"),
             ("{\"a\":1", "unexpected end of JSON input"),
+            ("nul", "invalid character ' ' in literal null (expecting 'l')"),
+            ("-", "invalid character ' ' in numeric literal"),
             ("{a:1}", "invalid character 'a' looking for beginning of object key string"),
             ("[1 2]", "invalid character '2' after array element"),
             ("{\"a\" 1}", "invalid character '1' after object key"),

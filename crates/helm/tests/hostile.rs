@@ -136,6 +136,13 @@ fn archive_bombs_stop_at_the_limit() {
 }
 
 #[test]
+fn archives_of_countless_files_are_refused() {
+    let mut entries = vec![("c/Chart.yaml", tar::EntryType::Regular, "", CHART.as_bytes())];
+    entries.resize(50_001, ("c/x", tar::EntryType::Regular, "", &b""[..]));
+    assert!(matches!(load(&archive(&entries)), LoadError::Archive(ArchiveError::TooManyFiles(50_000))));
+}
+
+#[test]
 fn archives_within_archives_share_one_budget() {
     use tar::EntryType::Regular;
     let filler = vec![b'#'; 1 << 20];
@@ -202,6 +209,21 @@ fn expressions_cannot_blow_up() {
     .unwrap();
     assert_eq!(soon(|| render(&chart, &Values::new())).unwrap().manifests[0].content, "a: false");
     fails("{{ regexMatch \"(((a{1,1000}){1,1000}){1,1000}){1,1000}\" \"a\" }}");
+    // Each of a hundred thousand references to a match of a million bytes.
+    let growing = "{{ regexReplaceAll \"a*\" (repeat 1000000 \"a\") (repeat 100000 \"${0}\") }}";
+    assert!(matches!(fails(growing), RenderError::Limit { .. }));
+}
+
+#[test]
+fn reading_and_writing_again_and_again_is_stopped() {
+    for loop_body in ["toYaml $.Values", "toJson $.Values", "fromYaml $.Values.text", "toYamlPretty $.Values"]
+    {
+        let template = format!("{{{{ range until 1000000 }}}}{{{{ $x := {loop_body} }}}}{{{{ end }}}}");
+        let chart = chart(&[("templates/t.yaml", &template)]).unwrap();
+        let values = Values::from_json(json!({"text": "x: y\n".repeat(20_000)})).unwrap();
+        let error = render(&chart, &values).unwrap_err();
+        assert!(matches!(error, RenderError::Limit { .. }), "{loop_body}: {error}");
+    }
 }
 
 #[test]
@@ -234,6 +256,12 @@ fn values_cannot_be_made_to_grow() {
     assert!(soon(|| Values::from_yaml(laughs.as_bytes(), Dialect::Helm4)).is_err());
     let deep = format!("a: {}{}", "[".repeat(100_000), "]".repeat(100_000));
     assert!(soon(|| Values::from_yaml(deep.as_bytes(), Dialect::Helm4)).is_err());
+    let large = vec![b'#'; 100 << 20];
+    let error = soon(|| Values::from_yaml(&large, Dialect::Helm4)).unwrap_err();
+    assert_eq!(error, "values are larger than the maximum size 5242880");
+    let text = String::from_utf8(large).unwrap();
+    let error = soon(|| chart(&[("values.yaml", &text)])).unwrap_err().to_string();
+    assert!(error.contains("values are larger than the maximum size 5242880"), "{error}");
     let mut values = Values::new();
     assert!(values.set(&"a.".repeat(1000), SetMode::Typed).is_err());
     assert!(values.set("a[70000]=1", SetMode::Typed).is_err());

@@ -179,7 +179,9 @@ impl<'a> State<'a> {
     ) -> Exec<Value> {
         let name = match (args.first(), &last) {
             (Some(operand), _) => operand.to_string(),
-            (None, Some(value)) => crate::fmt::show(value),
+            // Go's `reflect.Value.String`.
+            (None, Some(Value::String(text))) => text.to_string(),
+            (None, Some(value)) => format!("<{} Value>", value.type_of()),
             (None, None) => String::new(),
         };
         let values = self.arguments(dot, "call", Builtin::Call.signature(), args, last)?;

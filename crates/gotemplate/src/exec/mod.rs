@@ -207,7 +207,7 @@ impl<'a> State<'a> {
             Value::Func(_) => return self.error(format!("can't print {node} of type {}", value.type_of())),
             other => {
                 let room = self.ctx.session.limits().value_bytes;
-                if let Err(limit) = fmt::print_value(self.out, other, room) {
+                if let Err(limit) = fmt::print_pointed_to(self.out, other, room) {
                     return self.limit(limit);
                 }
             }
@@ -313,7 +313,7 @@ impl<'a> State<'a> {
         let count = match (value.as_int(), value.as_uint()) {
             (Some(count), _) => u64::try_from(count).unwrap_or(0),
             (None, Some(count)) => count,
-            (None, None) => return self.error(format!("range can't iterate over {}", fmt::show(value))),
+            (None, None) => return self.error(format!("range can't iterate over {}", iterated(value))),
         };
         if branch.pipe.declares.len() > 1 {
             let shown = fmt::show(value);
@@ -345,7 +345,7 @@ impl<'a> State<'a> {
             }
             Some(Sequence::One(walk)) => (walk, false),
             Some(Sequence::Two(walk)) => (walk, true),
-            None => return self.error(format!("range can't iterate over {}", fmt::show(value))),
+            None => return self.error(format!("range can't iterate over {}", iterated(value))),
         };
         let mut ran = false;
         let mut result = Ok(Flow::Next);
@@ -385,4 +385,16 @@ impl<'a> State<'a> {
         self.variables.truncate(mark);
         Ok(if flow == Flow::Break { Flow::Break } else { Flow::Next })
     }
+}
+
+/// A value that has no elements, as an error shows it: by its fields, whatever its methods say.
+fn iterated(value: &Value) -> String {
+    let value = match value {
+        Value::Object(object) => object.as_argument().unwrap_or_else(|| value.clone()),
+        other => other.clone(),
+    };
+    let mut shown = Vec::new();
+    // Too long for an error is long enough.
+    let _ = fmt::print_pointed_to(&mut shown, &value, 1 << 20);
+    String::from_utf8_lossy(&shown).into_owned()
 }

@@ -11,14 +11,21 @@ use printer::Printer;
 /// Room for texts that only go into errors and the like.
 const SMALL: usize = 1 << 20;
 
-/// Appends a value as a template writes it: what a pointer points to, as `fmt.Fprint` has it. `room` is the most the buffer
-/// may hold.
-pub fn print_value(out: &mut Vec<u8>, value: &Value, room: usize) -> Result<(), Limit> {
+/// Appends a value as a template writes it: what a pointer points to.
+pub fn print_pointed_to(out: &mut Vec<u8>, value: &Value, room: usize) -> Result<(), Limit> {
     let mut printer = Printer::new(std::mem::take(out), room);
     let result = match value {
         Value::Object(object) if object.text().is_none() => printer.pointed_to(&**object, 'v'),
         other => printer.print_arg(other, 'v'),
     };
+    *out = printer.buffer;
+    result
+}
+
+/// Appends a value as `fmt.Fprint` writes it. `room` is the most the buffer may hold.
+pub fn print_value(out: &mut Vec<u8>, value: &Value, room: usize) -> Result<(), Limit> {
+    let mut printer = Printer::new(std::mem::take(out), room);
+    let result = printer.print_arg(value, 'v');
     *out = printer.buffer;
     result
 }

@@ -116,6 +116,9 @@ impl Encoder {
                 crate::stack::grow(|| self.container(b"{}", items))?;
             }
             Value::Time(time) => self.string(time.rfc3339_nano().as_bytes()),
+            Value::Object(object) if object.marshal_text().is_some() => {
+                self.string(object.marshal_text().unwrap_or_default().as_bytes());
+            }
             Value::Object(object) => {
                 let fields = object.json_fields();
                 self.container(b"{}", fields.iter().map(|(name, value)| (Some(name.as_bytes()), value)))?;

@@ -182,7 +182,7 @@ fn replace(ctx: &Context<'_>, args: &[Value], panic: Panic, literal: bool) -> An
         if literal {
             out.extend_from_slice(replacement);
         } else {
-            expand(&mut out, replacement, &regex, &captures, &hay);
+            expand(&mut out, replacement, &regex, &captures, &hay, limit);
         }
         at = whole.end();
         if out.len() > limit {
@@ -195,9 +195,20 @@ fn replace(ctx: &Context<'_>, args: &[Value], panic: Panic, literal: bool) -> An
 }
 
 /// Go's replacement syntax: `$1`, `${1}`, `$name`, `$$`. A name is as long as it can be, so `$1x` is `${1x}`.
-fn expand(out: &mut Vec<u8>, template: &[u8], regex: &Regex, captures: &Captures<'_>, hay: &Haystack<'_>) {
+/// Stops once more than `limit` is written: whoever asked refuses that anyway.
+fn expand(
+    out: &mut Vec<u8>,
+    template: &[u8],
+    regex: &Regex,
+    captures: &Captures<'_>,
+    hay: &Haystack<'_>,
+    limit: usize,
+) {
     let mut rest = template;
     while let Some(dollar) = rest.iter().position(|&byte| byte == b'$') {
+        if out.len() > limit {
+            return;
+        }
         out.extend_from_slice(&rest[..dollar]);
         rest = &rest[dollar + 1..];
         if rest.first() == Some(&b'$') {

@@ -37,6 +37,10 @@ impl Object for SemVer {
         "*semver.Version"
     }
 
+    fn marshal_text(&self) -> Option<String> {
+        Some(self.0.to_string())
+    }
+
     fn method(&self, name: &str) -> Option<Signature> {
         let params: &'static [Type] = match name {
             "Major" | "Minor" | "Patch" | "Prerelease" | "Metadata" | "Original" | "String" | "IncMajor"

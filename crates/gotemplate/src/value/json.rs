@@ -100,14 +100,17 @@ fn to_json(value: &Value, depth: usize, nodes: &mut usize) -> Result<serde_json:
             list.iter().map(|item| to_json(item, depth + 1, nodes)).collect::<Result<_, _>>().map(Json::Array)
         })?,
         Value::Map(map) if map.is_nil() => Json::Null,
-        Value::Map(map) => {
+        Value::Map(map) => crate::stack::grow(|| {
             let mut object = serde_json::Map::new();
             for (key, value) in map.entries().iter() {
                 object.insert(key.to_lossy().into_owned(), to_json(value, depth + 1, nodes)?);
             }
-            Json::Object(object)
-        }
+            Ok(Json::Object(object))
+        })?,
         Value::Time(time) => Json::String(time.rfc3339_nano()),
+        Value::Object(object) if object.marshal_text().is_some() => {
+            Json::String(object.marshal_text().unwrap_or_default())
+        }
         Value::Object(object) => {
             let mut json = serde_json::Map::new();
             for (name, value) in object.json_fields() {

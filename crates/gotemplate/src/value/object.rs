@@ -23,6 +23,11 @@ pub trait Object: Any {
         Vec::new()
     }
 
+    /// The answer of its `MarshalText` method: encoders write that, not the fields.
+    fn marshal_text(&self) -> Option<String> {
+        None
+    }
+
     /// What encoding/json writes: exported fields, unless they are tagged.
     fn json_fields(&self) -> Vec<(&'static str, Value)> {
         let is_exported = |name: &str| name.starts_with(|c: char| c.is_ascii_uppercase());

@@ -28,11 +28,16 @@ pub enum ArchiveError {
     LinkOutside(String),
     #[error("decompressed chart is larger than the maximum size {0}")]
     TooLarge(u64),
+    #[error("chart archive holds more than {0} files")]
+    TooManyFiles(usize),
     #[error("no files in chart archive")]
     Empty,
     #[error("{0}")]
     Damaged(String),
 }
+
+/// Entries of one archive; large public charts have a thousand.
+const MAX_ENTRIES: usize = 50_000;
 
 pub(super) fn unpack(bytes: &[u8], budget: &mut Budget) -> Result<Vec<File>, ArchiveError> {
     if !bytes.starts_with(&[0x1f, 0x8b]) {
@@ -43,7 +48,10 @@ pub(super) fn unpack(bytes: &[u8], budget: &mut Budget) -> Result<Vec<File>, Arc
     let stream =
         MultiGzDecoder::new(bytes).take(budget.remaining().saturating_mul(2).saturating_add(64 * 1024));
     let mut archive = tar::Archive::new(stream);
-    for entry in archive.entries().map_err(damaged)? {
+    for (at, entry) in archive.entries().map_err(damaged)?.enumerate() {
+        if at >= MAX_ENTRIES {
+            return Err(ArchiveError::TooManyFiles(MAX_ENTRIES));
+        }
         let mut entry = entry.map_err(damaged)?;
         if let Some(file) = read_entry(&mut entry, budget)? {
             files.push(file);

@@ -1,9 +1,23 @@
 //! The hooks of an event, in the order and with the deletions Helm gives them.
 
 use super::object::{Kinds, ObjectError, objects_of};
-use super::{HookRun, HookStep, Step};
+use super::{HookRun, HookStep, PlanError, Step, Waiting};
 use crate::manifest::{DeletePolicy, Hook, HookEvent, OutputLogPolicy};
 use crate::release::Release;
+
+/// The run of an event's hooks, unless nobody wants it.
+pub(super) fn wanted(
+    release: &mut Release,
+    event: HookEvent,
+    server_side: bool,
+    waiting: Waiting,
+    kinds: &dyn Kinds,
+) -> Result<Option<Step>, PlanError> {
+    if waiting.disable_hooks {
+        return Ok(None);
+    }
+    run(release, event, server_side, kinds).map_err(|cause| PlanError::Objects { from: "hooks", cause })
+}
 
 /// The run of an event's hooks, `None` when there are none. A hook without a policy gets "before-hook-creation", also in the
 /// record.

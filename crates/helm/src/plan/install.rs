@@ -79,14 +79,8 @@ pub fn install(
     steps.extend(prune(history, options.max_history));
     steps.push(Step::Record(Record::Create));
     let server_side = options.server_side;
-    let hook = |release: &mut Release, event| {
-        let run = if options.waiting.disable_hooks {
-            Ok(None)
-        } else {
-            hooks::run(release, event, server_side, kinds)
-        };
-        run.map_err(|cause| PlanError::Objects { from: "hooks", cause })
-    };
+    let hook =
+        |release: &mut Release, event| hooks::wanted(release, event, server_side, options.waiting, kinds);
     steps.extend(hook(&mut release, HookEvent::PreInstall)?);
     steps.extend(applying);
     steps.extend(options.waiting.step(&objects));

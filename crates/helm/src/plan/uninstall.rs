@@ -51,9 +51,7 @@ pub fn uninstall(
     let (objects, mut kept) = to_delete(&release.manifest, &release.namespace, kinds)?;
     let owned = ours(objects, live, (&release.name, &release.namespace), &mut kept);
     let hook = |release: &mut crate::release::Release, event| {
-        let run =
-            if options.waiting.disable_hooks { Ok(None) } else { hooks::run(release, event, true, kinds) };
-        run.map_err(|cause| PlanError::Objects { from: "hooks", cause })
+        hooks::wanted(release, event, true, options.waiting, kinds)
     };
     let mut steps: Vec<Step> = hook(&mut release, HookEvent::PreDelete)?.into_iter().collect();
     steps.push(Step::Record(Record::Update));

@@ -125,14 +125,8 @@ pub fn upgrade(
     let applying = update(&originals, &new, live, method)?;
     let mut steps: Vec<Step> = prune(history, options.max_history).into_iter().collect();
     steps.push(Step::Record(Record::Create));
-    let hook = |release: &mut Release, event| {
-        let run = if options.waiting.disable_hooks {
-            Ok(None)
-        } else {
-            hooks::run(release, event, server_side, kinds)
-        };
-        run.map_err(|cause| PlanError::Objects { from: "hooks", cause })
-    };
+    let hook =
+        |release: &mut Release, event| hooks::wanted(release, event, server_side, options.waiting, kinds);
     steps.extend(hook(&mut release, HookEvent::PreUpgrade)?);
     steps.extend(applying);
     steps.extend(options.waiting.step(&new));

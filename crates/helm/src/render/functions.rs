@@ -1,5 +1,6 @@
 //! The functions Helm adds to sprig.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -264,12 +265,26 @@ fn text(value: &Value) -> String {
 }
 
 /// Never fails: what has no YAML form is the empty string.
-pub(super) fn to_yaml(_: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
-    Ok(Value::from(yaml_text(&args[0]).unwrap_or_default()))
+pub(super) fn to_yaml(ctx: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
+    written(ctx, yaml_text(&args[0]).unwrap_or_default())
 }
 
-fn must_to_yaml(_: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
-    yaml_text(&args[0]).map(Value::from).map_err(Failure::new)
+/// A text that took as long to write as it is long.
+fn written(ctx: &Context<'_>, text: String) -> Result<Value, Failure> {
+    ctx.charge(text.len())?;
+    ctx.work(text.len() as u64)?;
+    Ok(Value::from(text))
+}
+
+/// The text of an argument, which is about to be read.
+fn read<'a>(ctx: &Context<'_>, value: &'a Value) -> Result<Cow<'a, str>, Failure> {
+    let Value::String(text) = value else { return Ok(Cow::Borrowed("")) };
+    ctx.work(2 * text.len() as u64)?;
+    Ok(text.to_lossy())
+}
+
+fn must_to_yaml(ctx: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
+    written(ctx, yaml_text(&args[0]).map_err(Failure::new)?)
 }
 
 fn yaml_text(value: &Value) -> Result<String, String> {
@@ -281,40 +296,46 @@ fn yaml_text(value: &Value) -> Result<String, String> {
     Ok(text)
 }
 
-fn to_yaml_pretty(_: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
-    Ok(Value::from(super::to_yaml_pretty::write(&args[0]).unwrap_or_default()))
+fn to_yaml_pretty(ctx: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
+    written(ctx, super::to_yaml_pretty::write(&args[0]).unwrap_or_default())
 }
 
-fn from_yaml(_: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
-    let tree = yaml_tree(&args[0]);
-    Ok(expect_object(tree, PREFIX))
+fn from_yaml(ctx: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
+    Ok(expect_object(yaml_tree(ctx, &args[0])?, PREFIX))
 }
 
-fn from_yaml_array(_: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
-    Ok(expect_array(yaml_tree(&args[0]), PREFIX))
+fn from_yaml_array(ctx: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
+    Ok(expect_array(yaml_tree(ctx, &args[0])?, PREFIX))
 }
 
-fn yaml_tree(value: &Value) -> Result<Json, String> {
-    let Value::String(source) = value else { return Ok(Json::Null) };
-    crate::document::parse(source.as_bytes())
+/// What the text says, or why it says nothing; the outer error ends the rendering.
+fn yaml_tree(ctx: &Context<'_>, value: &Value) -> Result<Result<Json, String>, Failure> {
+    let Value::String(source) = value else { return Ok(Ok(Json::Null)) };
+    ctx.work(2 * source.len() as u64)?;
+    Ok(crate::document::parse(source.as_bytes()))
 }
 
-fn to_json(_: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
-    Ok(Value::String(encode_json(&args[0], JsonStyle::Compact).unwrap_or_default().into()))
+fn to_json(ctx: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
+    json_text(ctx, encode_json(&args[0], JsonStyle::Compact).unwrap_or_default())
 }
 
-fn must_to_json(_: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
-    encode_json(&args[0], JsonStyle::Compact)
-        .map(|text| Value::String(text.into()))
-        .map_err(|error| Failure::new(error.to_string()))
+fn json_text(ctx: &Context<'_>, text: Vec<u8>) -> Result<Value, Failure> {
+    ctx.charge(text.len())?;
+    ctx.work(text.len() as u64 / 4)?;
+    Ok(Value::String(text.into()))
 }
 
-fn from_json(_: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
-    Ok(expect_object(crate::go_json::parse(&text(&args[0])), ""))
+fn must_to_json(ctx: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
+    let text = encode_json(&args[0], JsonStyle::Compact).map_err(|error| Failure::new(error.to_string()))?;
+    json_text(ctx, text)
 }
 
-fn from_json_array(_: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
-    Ok(expect_array(crate::go_json::parse(&text(&args[0])), ""))
+fn from_json(ctx: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
+    Ok(expect_object(crate::go_json::parse(&read(ctx, &args[0])?), ""))
+}
+
+fn from_json_array(ctx: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
+    Ok(expect_array(crate::go_json::parse(&read(ctx, &args[0])?), ""))
 }
 
 /// A map, or one that says what is wrong.
@@ -361,8 +382,8 @@ fn must_to_toml(_: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
     })
 }
 
-fn from_toml(_: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
-    Ok(super::from_toml::read(&text(&args[0]))
+fn from_toml(ctx: &Context<'_>, args: &[Value]) -> Result<Value, Failure> {
+    Ok(super::from_toml::read(&read(ctx, &args[0])?)
         .unwrap_or_else(|error| Value::map([("Error", Value::from(error))])))
 }
 

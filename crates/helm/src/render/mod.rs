@@ -65,8 +65,8 @@ impl Default for Options<'_> {
             subchart_notes: false,
             enable_dns: false,
             post_render: None,
-            // Public charts generate dozens of certificates, each of which counts a million steps.
-            limits: gotemplate::Limits { steps: 70_000_000, ..gotemplate::Limits::default() },
+            // Public charts generate dozens of certificates, each of which counts half a million steps.
+            limits: gotemplate::Limits { steps: 40_000_000, ..gotemplate::Limits::default() },
             lookup: Arc::new(NoCluster),
         }
     }

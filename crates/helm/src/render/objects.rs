@@ -60,12 +60,11 @@ fn chart_fields(metadata: &Metadata, is_root: bool) -> Vec<(&'static str, Value)
         .maintainers
         .iter()
         .map(|m| Value::map([("Name", text(&m.name)), ("Email", text(&m.email)), ("URL", text(&m.url))]));
-    let annotations: MapEntries = metadata
-        .annotations
-        .iter()
-        .flatten()
-        .map(|(key, value)| (Str::from(key), Value::from(value.as_str())))
-        .collect();
+    let entry = |(key, value): (&String, &String)| (Str::from(key), Value::from(value.as_str()));
+    let annotations = match &metadata.annotations {
+        Some(annotations) => Map::typed(Type::Map(&Type::String), annotations.iter().map(entry).collect()),
+        None => Map::nil(Type::Map(&Type::String)),
+    };
     vec![
         ("Name", text(&metadata.name)),
         ("Home", text(&metadata.home)),
@@ -80,7 +79,7 @@ fn chart_fields(metadata: &Metadata, is_root: bool) -> Vec<(&'static str, Value)
         ("Tags", text(&metadata.tags)),
         ("AppVersion", text(&metadata.app_version)),
         ("Deprecated", Value::Bool(metadata.deprecated)),
-        ("Annotations", Value::Map(Map::typed(Type::Map(&Type::String), annotations))),
+        ("Annotations", Value::Map(annotations)),
         ("KubeVersion", text(&metadata.kube_version)),
         ("Dependencies", Value::list(metadata.dependencies.iter().flatten().map(dependency).collect())),
         ("Type", text(&metadata.chart_type)),

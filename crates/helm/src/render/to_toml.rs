@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use gotemplate::{Str, Time, Value, Zone};
 
+use super::to_yaml_pretty::exported;
+
 const MAX_DEPTH: usize = 500;
 
 /// Why there is no TOML.
@@ -34,7 +36,7 @@ impl Encoder {
         }
         match value {
             Value::Nil | Value::NoValue => Ok(()),
-            Value::Map(_) => self.table(key, value, depth),
+            value if is_table(value) => self.table(key, value, depth),
             Value::List(list) if is_table_array(value)? => {
                 if key.is_empty() {
                     return Err("toml: top-level values must be Go maps or structs".to_owned());
@@ -71,7 +73,7 @@ impl Encoder {
         let (direct, tables) = ordered(value)?;
         for (name, value) in direct.into_iter().chain(tables) {
             key.push(name);
-            self.encode(key, &value, depth + 1)?;
+            gotemplate::grow(|| self.encode(key, &value, depth + 1))?;
             key.pop();
         }
         Ok(())
@@ -107,11 +109,12 @@ impl Encoder {
                 self.put("[");
                 for (at, item) in items.iter().enumerate() {
                     self.put(if at == 0 { "" } else { ", " });
-                    self.element(item, depth + 1)?;
+                    gotemplate::grow(|| self.element(item, depth + 1))?;
                 }
                 self.put("]");
             }
-            Value::Map(_) => self.inline_table(value, depth)?,
+            value if is_table(value) => self.inline_table(value, depth)?,
+            Value::Object(object) => self.put(&quoted(&object.marshal_text().unwrap_or_default())),
             other => match (other.as_int(), other.as_uint()) {
                 (Some(value), _) => self.put(&value.to_string()),
                 (None, Some(value)) => self.put(&value.to_string()),
@@ -130,7 +133,7 @@ impl Encoder {
                 if value.is_nil() {
                     continue;
                 }
-                self.key_value(std::slice::from_ref(name), value, true, depth + 1)?;
+                gotemplate::grow(|| self.key_value(std::slice::from_ref(name), value, true, depth + 1))?;
                 if more_follow || at + 1 < keys.len() {
                     self.put(", ");
                 }
@@ -156,13 +159,31 @@ type Entries = Vec<(Str, Value)>;
 
 /// The entries of a map, sorted: plain values, and tables.
 fn ordered(value: &Value) -> Result<(Entries, Entries), String> {
-    let Value::Map(map) = value else { return Ok(Default::default()) };
+    let entries = match value {
+        Value::Map(map) => map.snapshot(),
+        Value::Object(object) => {
+            exported(&**object).into_iter().map(|(name, value)| (Str::from(name), value)).collect()
+        }
+        _ => Vec::new(),
+    };
     let (mut direct, mut tables) = (Vec::new(), Vec::new());
-    for (key, value) in map.snapshot() {
-        let is_table = matches!(value, Value::Map(_)) || is_table_array(&value)?;
-        if is_table { tables.push((key, value)) } else { direct.push((key, value)) }
+    for (key, value) in entries {
+        if is_table(&value) || is_table_array(&value)? {
+            tables.push((key, value))
+        } else {
+            direct.push((key, value))
+        }
     }
     Ok((direct, tables))
+}
+
+/// Maps, and structs that have no text of their own.
+fn is_table(value: &Value) -> bool {
+    match value {
+        Value::Map(_) => true,
+        Value::Object(object) => object.marshal_text().is_none(),
+        _ => false,
+    }
 }
 
 /// Whether a value is a list of nothing but tables. Nulls are refused wherever they stand in a list of lists.
@@ -179,9 +200,9 @@ fn is_table_array_at(value: &Value, depth: usize) -> Result<bool, String> {
         if item.is_nil() {
             return Err("toml: cannot encode array with nil element".to_owned());
         }
-        is_table_array_at(item, depth + 1)?;
+        gotemplate::grow(|| is_table_array_at(item, depth + 1))?;
     }
-    Ok(!items.is_empty() && items.iter().all(|item| matches!(item, Value::Map(_))))
+    Ok(!items.is_empty() && items.iter().all(is_table))
 }
 
 /// Times without an offset, or without a date, are known by the name of their zone.

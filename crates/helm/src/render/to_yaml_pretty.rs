@@ -1,7 +1,7 @@
 //! `toYamlPretty`: go-yaml v3 with an indentation of two, which also indents sequences below their key.
 
-use gotemplate::Value;
-use yaml::{CollectionStyle, Dialect, Emitter, Layout};
+use gotemplate::{Object, Value};
+use yaml::{CollectionStyle, Dialect, Emitter, Layout, ScalarStyle};
 
 const MAX_DEPTH: usize = 500;
 
@@ -29,14 +29,14 @@ fn node(emitter: &mut Emitter, value: &Value, depth: usize) -> Option<()> {
             emitter.begin_mapping(CollectionStyle::block(entries.len()));
             for (key, value) in entries {
                 emitter.string(&key);
-                node(emitter, value, depth + 1)?;
+                gotemplate::grow(|| node(emitter, value, depth + 1))?;
             }
             emitter.end_mapping();
         }
         Value::List(list) => {
             emitter.begin_sequence(CollectionStyle::block(list.len()));
             for item in list.iter() {
-                node(emitter, item, depth + 1)?;
+                gotemplate::grow(|| node(emitter, item, depth + 1))?;
             }
             emitter.end_sequence();
         }
@@ -44,6 +44,11 @@ fn node(emitter: &mut Emitter, value: &Value, depth: usize) -> Option<()> {
         Value::Float64(value) => emitter.float(*value),
         Value::String(text) => emitter.string(&text.to_lossy()),
         Value::Duration(duration) => emitter.string(&duration.to_string()),
+        Value::Time(time) => emitter.scalar(&time.rfc3339_nano(), ScalarStyle::Plain),
+        Value::Object(object) => match object.marshal_text() {
+            Some(text) => emitter.string(&text),
+            None => fields(emitter, &**object, depth)?,
+        },
         other => match (other.as_int(), other.as_uint()) {
             (Some(value), _) => emitter.int(value),
             (None, Some(value)) => emitter.uint(value),
@@ -51,4 +56,22 @@ fn node(emitter: &mut Emitter, value: &Value, depth: usize) -> Option<()> {
         },
     }
     Some(())
+}
+
+/// The exported fields of a struct, in small letters and in their order.
+fn fields(emitter: &mut Emitter, object: &dyn Object, depth: usize) -> Option<()> {
+    let fields = exported(object);
+    emitter.begin_mapping(CollectionStyle::block(fields.len()));
+    for (name, value) in &fields {
+        emitter.string(&name.to_lowercase());
+        node(emitter, value, depth + 1)?;
+    }
+    emitter.end_mapping();
+    Some(())
+}
+
+/// What encoders other than JSON's see of a struct.
+pub(super) fn exported(object: &dyn Object) -> Vec<(&'static str, Value)> {
+    let is_exported = |name: &str| name.starts_with(|c: char| c.is_ascii_uppercase());
+    object.fields().into_iter().filter(|(name, _)| is_exported(name)).collect()
 }

@@ -95,11 +95,9 @@ impl Resources {
         }
         match resource.anchors.get(&fragment) {
             Some(pointer) => Ok(Target::Pointer(pointer.clone())),
-            None => Err(format!(
-                "anchor in {:?} not found in schema {:?}",
-                format!("{url}#{fragment}"),
-                format!("{LOCATION}#")
-            )),
+            None => {
+                Err(format!("anchor in {:?} not found in schema {LOCATION:?}", format!("{url}#{fragment}"),))
+            }
         }
     }
 

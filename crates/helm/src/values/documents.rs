@@ -8,6 +8,10 @@ use crate::chart::{PREFIX, json_kind};
 use crate::document;
 
 pub(crate) fn load_values(data: &[u8], dialect: Dialect) -> Result<Map<String, Json>, String> {
+    // Of all documents together, since they are merged.
+    if data.len() > document::MAX_DOCUMENT {
+        return Err(format!("values are larger than the maximum size {}", document::MAX_DOCUMENT));
+    }
     match dialect {
         Dialect::Helm3 => table(data),
         Dialect::Helm4 => {

@@ -284,8 +284,8 @@ impl Reader<'_> {
         }
         self.skip_blanks();
         match self.next()? {
-            '[' => self.array(depth),
-            '{' => self.inline_table(depth, in_array),
+            '[' => gotemplate::grow(|| self.array(depth)),
+            '{' => gotemplate::grow(|| self.inline_table(depth, in_array)),
             first => self.scalar(first).map(Node::Value),
         }
     }
