@@ -30,7 +30,8 @@ mod values;
 
 pub use capabilities::{Capabilities, HelmVersion, KubeVersion, KubeVersionError};
 pub use chart::{
-    ApiVersion, ArchiveError, Chart, Dependency, File, Limits, LoadError, Maintainer, Metadata, Type,
+    ApiVersion, ArchiveError, Chart, Dependency, File, Limits, LoadError, Maintainer, Metadata, PackageError,
+    Type,
 };
 pub use dependencies::missing_dependencies;
 pub use manifest::{

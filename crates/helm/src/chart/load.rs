@@ -76,6 +76,7 @@ fn chart(files: Vec<File>, budget: &mut Budget, dialect: Dialect) -> Result<Char
         metadata,
         lock: loading.lock,
         values: loading.values,
+        values_file: loading.values_file,
         schema: loading.schema.as_ref().map(|f| f.data.clone()),
         templates: loading.templates,
         files: loading.files,
@@ -91,6 +92,7 @@ struct Loading {
     metadata: Option<Metadata>,
     lock: Option<Json>,
     values: Option<serde_json::Map<String, Json>>,
+    values_file: Option<File>,
     schema: Option<File>,
     templates: Vec<File>,
     files: Vec<File>,
@@ -110,6 +112,7 @@ impl Loading {
                 let values = load_values(&file.data, dialect)
                     .map_err(|cause| LoadError::Unreadable { file: "values.yaml", cause })?;
                 self.values = Some(values);
+                self.values_file = Some(file);
             }
             "values.schema.json" => self.schema = Some(file),
             "requirements.yaml" => {

@@ -73,6 +73,28 @@ impl Metadata {
         if self.chart_type.eq_ignore_ascii_case("library") { Type::Library } else { Type::Application }
     }
 
+    /// What a document says that was read already, such as an entry of a repository's index. Not checked.
+    pub fn from_fields(fields: &serde_json::Map<String, Json>) -> Result<Metadata, String> {
+        let mut metadata = Metadata::default();
+        fields.iter().try_for_each(|(key, value)| metadata.field(key, value))?;
+        Ok(metadata)
+    }
+
+    /// What a `Chart.yaml` says, the old format if it does not say which. Not checked.
+    pub fn from_yaml(data: &[u8]) -> Result<Metadata, String> {
+        let mut metadata = Metadata::default();
+        metadata.read(data, Dialect::Helm4)?;
+        if metadata.api_version.is_empty() {
+            metadata.api_version = "v1".to_owned();
+        }
+        Ok(metadata)
+    }
+
+    /// Helm's checks.
+    pub fn check(&mut self) -> Result<(), String> {
+        self.validate()
+    }
+
     /// The `apiVersion` alone, which decides how the rest is read.
     pub(super) fn api_version(data: &[u8]) -> Result<String, String> {
         match crate::document::parse(data)? {

@@ -9,6 +9,7 @@ mod error;
 mod ignore;
 mod load;
 mod metadata;
+mod package;
 mod parsed;
 mod tree;
 
@@ -21,6 +22,7 @@ pub(crate) use archive::clean;
 pub(crate) use decode::{PREFIX, json_kind, scalar_text};
 pub use error::LoadError;
 pub use metadata::{ApiVersion, Dependency, Maintainer, Metadata, Type};
+pub use package::PackageError;
 pub(crate) use parsed::{Key, Parsed};
 
 use crate::Dialect;
@@ -47,6 +49,8 @@ pub struct Chart {
     pub lock: Option<Json>,
     /// `values.yaml`. Numbers are floats, as Go reads them. `None` when there is no such file.
     pub values: Option<Map<String, Json>>,
+    /// `values.yaml`, as written.
+    pub values_file: Option<File>,
     /// `values.schema.json`, as written.
     pub schema: Option<Bytes>,
     /// Everything below `templates/`.

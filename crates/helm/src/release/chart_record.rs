@@ -40,7 +40,7 @@ fn files(files: &[File]) -> Json {
     files.iter().map(file).collect()
 }
 
-fn metadata(m: &Metadata) -> Json {
+pub(crate) fn metadata(m: &Metadata) -> Json {
     let mut fields = Fields(Map::new());
     fields.text("name", &m.name);
     fields.text("home", &m.home);

@@ -18,6 +18,8 @@ pub use storage::{
     Driver, StorageError, Written, from_storage, has_system_label, storage_key, storage_object,
 };
 
+pub(crate) use chart_record::metadata as metadata_record;
+
 use crate::manifest::Hook;
 use crate::{Chart, Rendered, Values};
 
