@@ -1,0 +1,229 @@
+//! Identities of clouds: what a pod or a ServiceAccount is there, as tokens, keys and registry logins.
+//!
+//! Small clients over HTTPS for the few requests it takes. Where we run is told by environment variables and a metadata
+//! server; who we are for an object, by a token of its ServiceAccount, which the caller brings.
+
+mod aws;
+mod azure;
+mod cache;
+mod gcp;
+
+use std::collections::BTreeMap;
+
+use flux_api::secret::SecretString;
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+
+pub use cache::CacheCounts;
+use cache::TokenCache;
+
+use crate::bucket::Keys;
+use crate::oci::{Credentials, Repository};
+use crate::transport::{Transport, causes};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Provider {
+    Aws,
+    Azure,
+    Gcp,
+}
+
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    #[error("invalid {provider} registry: '{registry}'. must match {pattern}")]
+    Registry { provider: &'static str, registry: String, pattern: &'static str },
+    #[error("{0}")]
+    Configuration(String),
+    #[error("{what}: {cause}")]
+    Unreachable { what: &'static str, cause: String },
+    #[error("{what}: {status}: {problem}")]
+    Refused { what: &'static str, status: u16, problem: String },
+    #[error("{what}: {problem}")]
+    Answer { what: &'static str, problem: String },
+}
+
+/// A ServiceAccount whose identity is asked for.
+#[derive(Clone)]
+pub struct Account {
+    pub namespace: String,
+    pub name: String,
+    pub annotations: BTreeMap<String, String>,
+    /// A token for the audience that [`Cloud::audience`] named.
+    pub token: SecretString,
+}
+
+/// What the process was told about where it runs.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    variables: BTreeMap<String, String>,
+    /// In tests everything is at this one address, each service below its name.
+    base: Option<String>,
+}
+
+impl Environment {
+    /// The variables of this process that clouds set.
+    pub fn of_this_process() -> Self {
+        let ours = |name: &String| ["AWS_", "AZURE_", "GCE_"].iter().any(|prefix| name.starts_with(prefix));
+        Self { variables: std::env::vars().filter(|(name, _)| ours(name)).collect(), base: None }
+    }
+
+    /// Other variables, and every service below one address.
+    pub fn for_tests(variables: &[(&str, &str)], base: &str) -> Self {
+        let variables =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Self { variables, base: Some(base.to_owned()) }
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    fn url(&self, service: &str, address: String) -> String {
+        match &self.base {
+            Some(base) => format!("{base}/{service}"),
+            None => address,
+        }
+    }
+
+    /// A token in a file that a variable names; such files are replaced while we run.
+    fn file(&self, variable: &str) -> Result<Option<SecretString>, Error> {
+        let Some(path) = self.get(variable) else { return Ok(None) };
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Error::Configuration(format!("{variable}: {path}: {error}")))?;
+        Ok(Some(SecretString::new(text.trim().to_owned())))
+    }
+}
+
+/// A token that is good for a while.
+#[derive(Clone)]
+struct Token {
+    value: SecretString,
+    expires: Timestamp,
+}
+
+/// The clouds, with what they gave out before.
+pub struct Cloud {
+    environment: Environment,
+    registries: TokenCache<Credentials>,
+    keys: TokenCache<Keys>,
+}
+
+impl Cloud {
+    pub fn new(environment: Environment, cached: usize, longest: std::time::Duration) -> Self {
+        Self {
+            environment,
+            registries: TokenCache::new(cached, longest),
+            keys: TokenCache::new(cached, longest),
+        }
+    }
+
+    /// The audience that a ServiceAccount's token has to be for.
+    pub async fn audience(
+        &self,
+        provider: Provider,
+        annotations: &BTreeMap<String, String>,
+        transport: &Transport,
+    ) -> Result<String, Error> {
+        match provider {
+            Provider::Aws => Ok("sts.amazonaws.com".to_owned()),
+            Provider::Azure => Ok("api://AzureADTokenExchange".to_owned()),
+            Provider::Gcp => gcp::audience(&self.environment, annotations, transport).await,
+        }
+    }
+
+    /// A login for a registry of the provider.
+    pub async fn registry(
+        &self,
+        provider: Provider,
+        repository: &Repository,
+        account: Option<&Account>,
+        transport: &Transport,
+        now: Timestamp,
+    ) -> Result<Credentials, Error> {
+        let registry = repository.registry();
+        let key = cache_key(provider, registry, account, transport);
+        if let Some(known) = self.registries.get(&key, now) {
+            return Ok(known);
+        }
+        let env = &self.environment;
+        let (credentials, expires) = match provider {
+            Provider::Aws => aws::registry(env, registry, account, transport, now).await?,
+            Provider::Azure => azure::registry(env, registry, account, transport, now).await?,
+            Provider::Gcp => gcp::registry(env, registry, account, transport, now).await?,
+        };
+        self.registries.put(key, credentials.clone(), expires, now);
+        Ok(credentials)
+    }
+
+    /// Keys for requests to Amazon.
+    pub async fn aws_keys(
+        &self,
+        region: Option<&str>,
+        sts: Option<&str>,
+        account: Option<&Account>,
+        transport: &Transport,
+        now: Timestamp,
+    ) -> Result<Keys, Error> {
+        let place = format!("{}\n{}", region.unwrap_or_default(), sts.unwrap_or_default());
+        let key = cache_key(Provider::Aws, &place, account, transport);
+        if let Some(known) = self.keys.get(&key, now) {
+            return Ok(known);
+        }
+        let (keys, expires) = aws::keys(&self.environment, region, sts, account, transport, now).await?;
+        self.keys.put(key, keys.clone(), expires, now);
+        Ok(keys)
+    }
+
+    /// How often something was found in memory, and how often not.
+    pub fn counts(&self) -> CacheCounts {
+        self.registries.counts() + self.keys.counts()
+    }
+}
+
+/// Who asks for what, through which proxy.
+fn cache_key(provider: Provider, place: &str, account: Option<&Account>, transport: &Transport) -> String {
+    let account = account.map(|account| {
+        let annotations = &account.annotations;
+        format!("{}/{} {annotations:?}", account.namespace, account.name)
+    });
+    let proxy = transport.proxy.as_ref().map(|proxy| proxy.address.as_str());
+    format!("{provider:?}\n{place}\n{}\n{}", account.unwrap_or_default(), proxy.unwrap_or_default())
+}
+
+/// Sends a request and reads its JSON; what went wrong is told without what was sent.
+async fn json<T: DeserializeOwned>(request: reqwest::RequestBuilder, what: &'static str) -> Result<T, Error> {
+    let text = text(request, what).await?;
+    serde_json::from_str(&text)
+        .map_err(|_| Error::Answer { what, problem: "an answer that is not understood".to_owned() })
+}
+
+async fn text(request: reqwest::RequestBuilder, what: &'static str) -> Result<String, Error> {
+    let request = request.timeout(std::time::Duration::from_secs(20));
+    let response = request.send().await.map_err(|error| Error::Unreachable { what, cause: causes(error) })?;
+    let status = response.status();
+    let body = crate::oci::limited_body(response, 1 << 20, what)
+        .await
+        .map_err(|error| Error::Answer { what, problem: error.to_string() })?;
+    let body = String::from_utf8_lossy(&body).into_owned();
+    if !status.is_success() {
+        return Err(Error::Refused { what, status: status.as_u16(), problem: complaint(&body) });
+    }
+    Ok(body)
+}
+
+/// What a cloud says is wrong, whichever way it says it.
+fn complaint(body: &str) -> String {
+    #[derive(Default, serde::Deserialize)]
+    #[serde(default)]
+    struct Complaint {
+        error_description: String,
+        message: String,
+        #[serde(rename = "Message")]
+        aws: String,
+    }
+    let json: Complaint = serde_json::from_str(body).unwrap_or_default();
+    let words = [json.error_description, json.message, json.aws];
+    let found =
+        words.into_iter().find(|text| !text.is_empty()).or_else(|| crate::bucket::xml_text(body, "Message"));
+    found.unwrap_or_else(|| "refused".to_owned()).chars().take(300).collect()
+}
