@@ -22,7 +22,11 @@ use crate::reconcile::probes::{self, Readiness};
 use crate::reconcile::run::{Pace, Shard, Work, listen_to_own};
 use crate::reconcile::throttle::{Limits, bounded};
 use crate::reconcile::{Cache, Events, FeatureGates, Queue, Reconcile, Selector, run, state_metrics};
+use crate::source::bucket::Buckets;
 use crate::source::git_repository::{self, GitRepositories};
+use crate::source::helm_chart::{self, HelmCharts};
+use crate::source::helm_repository::HelmRepositories;
+use crate::source::oci_repository::OciRepositories;
 use crate::source::skeleton::Sources;
 use crate::watcher::artifact_generator::{self, ArtifactGenerators};
 use crate::{kustomize, source, watcher};
@@ -256,11 +260,24 @@ impl Manager {
                     object_cache: options.storage_path.join(".git-objects"),
                     jitter_percent: tuning.jitter_percent,
                     options: options.source.clone(),
+                    object_level_workload_identity: tuning.gates.is("ObjectLevelWorkloadIdentity"),
+                    cloud: flux_remote::cloud::Cloud::new(
+                        flux_remote::cloud::Environment::of_this_process(),
+                        options.source.token_cache_max_size,
+                        options.source.token_cache_max_duration,
+                    ),
+                    indexes: Default::default(),
                     local: options.local.clone(),
                 });
                 let source = GitRepositories::new(ctx.clone());
                 let queue = self.work(Arc::new(Sources { ctx: ctx.clone(), source }), &tuning);
                 git_repository::listen(&self.cache, &queue);
+                let source = HelmRepositories::default();
+                self.work(Arc::new(Sources { ctx: ctx.clone(), source }), &tuning);
+                self.work(Arc::new(Sources { ctx: ctx.clone(), source: OciRepositories }), &tuning);
+                self.work(Arc::new(Sources { ctx: ctx.clone(), source: Buckets }), &tuning);
+                let charts = self.work(Arc::new(Sources { ctx, source: HelmCharts }), &tuning);
+                helm_chart::listen(&self.cache, &charts);
             }
             Controller::Kustomize => {
                 let ctx = Arc::new(kustomize::Context {

@@ -119,6 +119,28 @@ impl Storage {
         Ok(self.artifact(path, revision, digest, bytes.len() as u64))
     }
 
+    /// Stores what `write` writes, as it is and without ever having all of it in memory.
+    pub fn store_stream<T, E: From<Error>>(
+        &self,
+        kind: &Kind,
+        key: &ObjectKey,
+        file_name: &str,
+        revision: Revision,
+        write: impl FnOnce(&mut dyn Write) -> Result<T, E>,
+    ) -> Result<(Artifact, T), E> {
+        let path = format!("{}/{}/{}/{file_name}", kind.kind.to_lowercase(), key.namespace, key.name);
+        let target = self.file(&path)?;
+        let folder = target.parent().unwrap_or(&self.options.root);
+        fs::create_dir_all(folder).map_err(Error::from)?;
+        let file = tempfile::NamedTempFile::new_in(folder).map_err(Error::from)?;
+        let mut hashing = Hashing::new(io::BufWriter::new(file.reopen().map_err(Error::from)?));
+        let written = write(&mut hashing)?;
+        let (mut out, hash, size) = hashing.into_parts();
+        out.flush().map_err(Error::from)?;
+        file.persist(&target).map_err(|error| Error::from(error.error))?;
+        Ok((self.artifact(path, revision, sha256(&hash), size), written))
+    }
+
     fn artifact(&self, path: String, revision: Revision, digest: Digest, size: u64) -> Artifact {
         Artifact {
             url: self.url(&path),

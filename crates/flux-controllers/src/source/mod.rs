@@ -1,9 +1,17 @@
 //! source-controller: what is out there becomes an artifact in here.
 
+pub mod access;
+pub mod bucket;
+pub mod chart_build;
 pub mod credentials;
 pub mod git_repository;
+pub mod helm_chart;
+pub mod helm_repository;
+pub mod oci_repository;
 pub mod options;
+pub mod registry;
 pub mod skeleton;
+pub mod verification;
 
 use std::sync::Arc;
 
@@ -25,6 +33,12 @@ pub struct Context {
     pub object_cache: std::path::PathBuf,
     pub jitter_percent: u8,
     pub options: Options,
+    /// Whether objects may name a ServiceAccount to log in to a cloud with.
+    pub object_level_workload_identity: bool,
+    /// Identities of clouds, with the tokens they gave out.
+    pub cloud: flux_remote::cloud::Cloud,
+    /// Stored indexes of chart repositories, looked up by HelmCharts.
+    pub indexes: flux_remote::helm_repository::StoredIndex,
     /// A folder that stands in for some repositories, where a fleet is tried on a machine.
     pub local: Option<LocalFleet>,
 }

@@ -133,11 +133,20 @@ pub struct Failure {
     pub retry: Retry,
     /// Whether it is the signature that is missing or wrong.
     pub unverified: bool,
+    /// Reason and message of the event and of Stalled, where they differ from the condition's.
+    pub told: Option<(&'static str, String)>,
 }
 
 impl Failure {
     pub fn new(condition: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { condition, reason, message: message.into(), retry: Retry::Backoff, unverified: false }
+        Self {
+            condition,
+            reason,
+            message: message.into(),
+            retry: Retry::Backoff,
+            unverified: false,
+            told: None,
+        }
     }
 
     /// The remote, or the way to it.
@@ -394,9 +403,10 @@ impl<S: Source> Job<'_, S> {
                 if failure.condition == SOURCE_VERIFIED { failure.reason } else { "VerificationError" };
             conditions.set(SOURCE_VERIFIED, ConditionStatus::False, reason, message.clone());
         }
+        let (told_reason, told) = failure.told.unwrap_or((failure.reason, message));
         match failure.retry {
             Retry::Stalled => {
-                conditions.set(condition::STALLED, ConditionStatus::True, failure.reason, message.clone());
+                conditions.set(condition::STALLED, ConditionStatus::True, told_reason, told.clone());
             }
             Retry::Backoff | Retry::Waiting(_) => {
                 let known = condition::find(conditions.list, condition::RECONCILING);
@@ -414,15 +424,15 @@ impl<S: Source> Job<'_, S> {
         match failure.retry {
             Retry::Stalled => {
                 *self.status.observed_generation() = generation;
-                self.warn(failure.reason, message);
+                self.warn(told_reason, told);
                 Next::OnChange
             }
             Retry::Waiting(wait) => {
-                self.trace(failure.reason, message);
+                self.trace(told_reason, told);
                 wait.map_or(Next::Backoff, Next::RetryAfter)
             }
             Retry::Backoff => {
-                self.warn(failure.reason, message);
+                self.warn(told_reason, told);
                 Next::Backoff
             }
         }
