@@ -23,13 +23,17 @@ pub struct ChartRepository {
 
 #[derive(Default)]
 struct Site {
-    /// User and password, if it asks for them.
-    account: Option<(String, String)>,
     content: Mutex<Content>,
 }
 
 #[derive(Default)]
 struct Content {
+    /// User and password, if it asks for them.
+    account: Option<(String, String)>,
+    /// Served instead of an index made from the charts.
+    index: Option<Vec<u8>>,
+    /// What chart addresses in the index begin with; relative when empty.
+    chart_base: String,
     charts: BTreeMap<String, Vec<Value>>,
     packages: BTreeMap<String, Vec<u8>>,
 }
@@ -41,7 +45,8 @@ impl ChartRepository {
 
     pub fn start_with(account: Option<(&str, &str)>, security: Security<'_>) -> Result<Self> {
         let account = account.map(|(user, password)| (user.to_owned(), password.to_owned()));
-        let state = Arc::new(Site { account, content: Mutex::default() });
+        let state = Arc::new(Site::default());
+        state.content().account = account;
         let router = Router::new().fallback(answer).with_state(state.clone());
         let http = HttpServer::start(router, security)?;
         Ok(Self { http, state })
@@ -55,6 +60,26 @@ impl ChartRepository {
         self.http.url()
     }
 
+    /// From now on it asks for this user and password.
+    pub fn set_account(&self, user: &str, password: &str) {
+        self.state.content().account = Some((user.to_owned(), password.to_owned()));
+    }
+
+    /// From now on this is the index, whatever charts there are.
+    pub fn set_index(&self, text: impl Into<Vec<u8>>) {
+        self.state.content().index = Some(text.into());
+    }
+
+    /// From now on the index says that charts lie at this address.
+    pub fn set_chart_base(&self, base: &str) {
+        self.state.content().chart_base = base.to_owned();
+    }
+
+    /// The index as it is served.
+    pub fn index(&self) -> Vec<u8> {
+        self.state.content().index()
+    }
+
     /// Adds a chart; a version that is there already is replaced.
     pub fn add(&self, chart: &Chart) -> Result<()> {
         let package = chart.package()?;
@@ -65,7 +90,6 @@ impl ChartRepository {
             "appVersion": chart.version,
             "created": "2026-01-01T00:00:00Z",
             "digest": digest(&package).trim_start_matches("sha256:"),
-            // Relative to the index, as `helm repo index` writes it.
             "urls": [chart.file_name()],
         });
         let mut content = self.state.content();
@@ -77,18 +101,35 @@ impl ChartRepository {
     }
 }
 
+impl Content {
+    fn index(&self) -> Vec<u8> {
+        if let Some(index) = &self.index {
+            return index.clone();
+        }
+        let mut charts = self.charts.clone();
+        for version in charts.values_mut().flatten() {
+            // Relative to the index, as `helm repo index` writes it, unless told otherwise.
+            let url = format!("{}{}", self.chart_base, version["urls"][0].as_str().unwrap_or_default());
+            version["urls"] = json!([url]);
+        }
+        // JSON is YAML, and every reader of an index reads YAML.
+        let index = json!({"apiVersion": "v1", "generated": "2026-01-01T00:00:00Z", "entries": charts});
+        index.to_string().into_bytes()
+    }
+}
+
 impl Site {
     fn content(&self) -> MutexGuard<'_, Content> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn admits(&self, headers: &HeaderMap) -> bool {
-        let Some(account) = &self.account else {
+        let Some(account) = self.content().account.clone() else {
             return true;
         };
         let offered = headers.get(header::AUTHORIZATION);
         let offered = offered.and_then(|value| value.to_str().ok());
-        offered.and_then(crate::http_server::credentials).as_ref() == Some(account)
+        offered.and_then(crate::http_server::credentials).as_ref() == Some(&account)
     }
 }
 
@@ -102,13 +143,16 @@ async fn answer(State(site): State<Arc<Site>>, uri: Uri, headers: HeaderMap) -> 
     let content = site.content();
     let name = uri.path().trim_start_matches('/');
     if name == "index.yaml" {
-        // JSON is YAML, and every reader of an index reads YAML.
-        let index = json!({
-            "apiVersion": "v1",
-            "generated": "2026-01-01T00:00:00Z",
-            "entries": content.charts,
-        });
-        return text(StatusCode::OK, index.to_string().into_bytes());
+        let index = content.index();
+        let etag = format!("\"{}\"", digest(&index));
+        if headers.get(header::IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == etag.as_bytes()) {
+            return text(StatusCode::NOT_MODIFIED, Vec::new());
+        }
+        let mut response = text(StatusCode::OK, index);
+        if let Ok(value) = etag.parse() {
+            response.headers_mut().insert(header::ETAG, value);
+        }
+        return response;
     }
     match content.packages.get(name) {
         Some(package) => text(StatusCode::OK, package.clone()),

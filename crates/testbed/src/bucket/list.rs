@@ -75,8 +75,12 @@ pub(super) fn page(bucket: &str, objects: &BTreeMap<String, Bytes>, query: &[(St
         (true, true) => format!("<NextContinuationToken>{}</NextContinuationToken>", escape(last)),
         (true, false) => format!("<NextMarker>{}</NextMarker>", encode(last)),
     };
+    let encoding = match value("encoding-type").is_empty() {
+        true => String::new(),
+        false => "<EncodingType>url</EncodingType>".to_owned(),
+    };
     format!(
-        "<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>{}</Name><Prefix>{}</Prefix>\
+        "<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>{}</Name><Prefix>{}</Prefix>{encoding}\
          <MaxKeys>{size}</MaxKeys><KeyCount>{count}</KeyCount><IsTruncated>{truncated}</IsTruncated>{next}{contents}{folders}</ListBucketResult>",
         escape(bucket),
         encode(prefix),

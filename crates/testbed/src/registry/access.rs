@@ -50,7 +50,7 @@ impl Site {
     ) -> Option<Response> {
         let authorization = headers.get(header::AUTHORIZATION);
         let authorization = authorization.and_then(|value| value.to_str().ok());
-        match &self.options.access {
+        match &self.access() {
             Access::Open => None,
             Access::Basic { user, password } => {
                 let known = authorization.and_then(credentials) == Some((user.clone(), password.clone()));
@@ -80,7 +80,7 @@ impl Site {
 
     /// The token endpoint: with the right password for what was asked, without one for pulling if that is allowed.
     pub(super) fn token(&self, uri: &Uri, headers: &HeaderMap) -> Response {
-        let Access::Token { user, password, anonymous_pull } = &self.options.access else {
+        let Access::Token { user, password, anonymous_pull } = &self.access() else {
             return refuse(StatusCode::NOT_FOUND, "UNSUPPORTED", "no tokens here");
         };
         let authorization = headers.get(header::AUTHORIZATION);
@@ -102,6 +102,12 @@ impl Site {
 }
 
 impl Tokens {
+    pub(super) fn revoke(&self) {
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        // Kept by name, so that numbers are not given out twice.
+        given.values_mut().for_each(|grant| grant.scopes.clear());
+    }
+
     fn give(&self, grant: Grant) -> String {
         let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
         // Nobody attacks this registry; a number says best which token a test log shows.

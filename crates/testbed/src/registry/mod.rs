@@ -49,6 +49,7 @@ impl Default for Options {
 
 struct Site {
     options: Options,
+    access: Mutex<Access>,
     secure: bool,
     tokens: access::Tokens,
     content: Mutex<Content>,
@@ -62,6 +63,7 @@ impl Registry {
 
     pub fn start_with(options: Options, security: Security<'_>) -> Result<Self> {
         let state = Arc::new(Site {
+            access: Mutex::new(options.access.clone()),
             options,
             secure: !matches!(security, Security::Plain),
             tokens: access::Tokens::default(),
@@ -100,6 +102,12 @@ impl Registry {
         });
         let bytes = Bytes::from(serde_json::to_vec(&manifest)?);
         Ok(content.put_manifest(repository, tag, MANIFEST, bytes))
+    }
+
+    /// From now on it lets in only these; tokens given out before are void.
+    pub fn set_access(&self, access: Access) {
+        *self.state.access.lock().unwrap_or_else(PoisonError::into_inner) = access;
+        self.state.tokens.revoke();
     }
 
     /// The digest that a tag points to.
@@ -199,6 +207,10 @@ async fn answer(State(site): State<Arc<Site>>, request: Request<Body>) -> Respon
 }
 
 impl Site {
+    fn access(&self) -> Access {
+        self.access.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn content(&self) -> MutexGuard<'_, Content> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod artifact_generator;
+mod bucket;
 mod flux;
 mod git_hostile;
 mod git_login;
@@ -10,7 +11,11 @@ mod git_parts;
 mod git_repository;
 mod git_verification;
 mod health;
+mod helm_chart;
+mod helm_repository;
 mod kustomization;
+mod oci_repository;
+mod sources;
 #[path = "loop.rs"]
 mod the_loop;
 
