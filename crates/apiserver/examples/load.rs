@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Fills 200 namespaces with small ConfigMaps, watches each namespace once and everything ten times, then changes
-//! objects at the given rate. Every watcher must see every change of its objects, in order.
+//! objects at the given rate. Every watcher must see every change of its objects, in order. Exits with 1 when an event is
+//! lost or out of order, when the rate is not held, or when start or memory pass their bound.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -83,7 +84,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args = Args::parse();
     let started = Instant::now();
     let server = Server::builder().start().await?;
-    println!("ready after {} ms", started.elapsed().as_millis());
+    let ready = started.elapsed();
+    println!("ready after {} ms", ready.as_millis());
     for at in 0..NAMESPACES {
         let body = json!({ "metadata": { "name": format!("n{at}") } });
         send(server.service(), "POST", "/api/v1/namespaces".into(), body).await;
@@ -105,7 +107,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     // The log of changes holds the objects too, until it is compacted.
     server.compact();
-    println!("{} bytes an object", (memory() - before) / args.objects as u64);
+    let each = memory().saturating_sub(before) / args.objects as u64;
+    println!("{each} bytes an object");
 
     let seen = Arc::new(Seen { events: AtomicU64::new(0), disorder: AtomicU64::new(0) });
     let from = server.revision();
@@ -152,5 +155,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         seen.disorder.load(Ordering::Relaxed),
         memory() >> 20
     );
+    let rate = total as f64 / spent;
+    for (holds, what) in [
+        (ready < Duration::from_millis(200), "ready within 200 ms"),
+        (each < 10_000, "less than 10 KB an object"),
+        (rate > 0.98 * args.rate as f64, "the rate held"),
+        (seen.events.load(Ordering::Relaxed) == expected, "every event seen"),
+        (seen.disorder.load(Ordering::Relaxed) == 0, "all in order"),
+    ] {
+        println!("{} {what}", if holds { "ok    " } else { "FAILED" });
+        if !holds {
+            return Err(format!("not held: {what}").into());
+        }
+    }
     Ok(())
 }

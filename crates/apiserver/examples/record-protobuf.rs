@@ -5,9 +5,10 @@
 //! ```
 //!
 //! Only numbers, names and types are taken. One line a message: its name, then `number:name:type` for each field; a type
-//! ends in `*` when repeated and stands in braces when it is a map's value.
+//! ends in `*` when repeated and stands in braces when it is a map's value. It ends in `?` when the value is always on the
+//! wire but JSON leaves it out when it is empty; only the Go structures say so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Packages whose kinds the server reads.
@@ -47,8 +48,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut messages = BTreeMap::new();
     for package in PACKAGES {
         let (module, path) = package.split_once('/').ok_or("a package is module/path")?;
-        let file = root.join(format!("{module}@v{version}")).join(path).join("generated.proto");
-        read(&file, &mut messages)?;
+        let folder = root.join(format!("{module}@v{version}")).join(path);
+        read(&folder.join("generated.proto"), &left_out_when_empty(&folder)?, &mut messages)?;
     }
     for (name, fields) in messages {
         println!("{name}\t{}", fields.join("\t"));
@@ -56,7 +57,43 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn read(file: &Path, messages: &mut BTreeMap<String, Vec<String>>) -> Result<(), Box<dyn std::error::Error>> {
+/// Structure and field number of the plain values that JSON leaves out when they are empty.
+fn left_out_when_empty(folder: &Path) -> Result<BTreeSet<(String, String)>, Box<dyn std::error::Error>> {
+    let mut found = BTreeSet::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|extension| extension != "go") {
+            continue;
+        }
+        let mut structure = String::new();
+        for line in std::fs::read_to_string(&path)?.lines() {
+            if let Some(name) = line.strip_prefix("type ").and_then(|rest| rest.strip_suffix(" struct {")) {
+                structure = name.to_owned();
+            }
+            if let Some(number) = empty_field(line) {
+                found.insert((structure.clone(), number));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// ``Name string `json:"name,omitempty" protobuf:"bytes,1,opt,name=name"` `` → `1`.
+fn empty_field(line: &str) -> Option<String> {
+    let (declaration, tags) = line.trim().split_once('`')?;
+    let kind = declaration.split_whitespace().nth(1)?;
+    let (_, json) = tags.split_once("json:\"")?;
+    let (_, protobuf) = tags.split_once("protobuf:\"")?;
+    let plain = !kind.starts_with(['*', '[']) && !kind.starts_with("map[");
+    let omitted = json.split('"').next()?.split(',').skip(1).any(|option| option == "omitempty");
+    (plain && omitted).then(|| protobuf.split(',').nth(1).map(str::to_owned))?
+}
+
+fn read(
+    file: &Path,
+    empty: &BTreeSet<(String, String)>,
+    messages: &mut BTreeMap<String, Vec<String>>,
+) -> Result<(), Box<dyn std::error::Error>> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let (mut package, mut message) = (String::new(), None::<String>);
     for line in text.lines().map(str::trim) {
@@ -69,6 +106,14 @@ fn read(file: &Path, messages: &mut BTreeMap<String, Vec<String>>) -> Result<(),
         } else if line == "}" {
             message = None;
         } else if let (Some(message), Some(field)) = (&message, field(line, &package)) {
+            let number = field.split(':').next().unwrap_or_default().to_owned();
+            let short = message.rsplit('.').next().unwrap_or_default().to_owned();
+            let scalar = matches!(
+                field.rsplit(':').next(),
+                Some("string" | "bool" | "int32" | "int64" | "double" | "float")
+            );
+            let mark = if scalar && empty.contains(&(short, number)) { "?" } else { "" };
+            let field = field + mark;
             messages.entry(message.clone()).or_default().push(field);
         }
     }

@@ -29,6 +29,8 @@ pub fn answer(server: &Arc<Inner>, incoming: &Incoming) -> Result<Answer, Status
     match parts[..] {
         [] | [""] => value(json!({ "paths": paths(&registry) })),
         ["version"] => value(version()),
+        ["metrics"] => Ok(Answer::text(StatusCode::OK, crate::metrics::text(server))
+            .of_type("text/plain; version=0.0.4; charset=utf-8")),
         ["api"] if accept()?.form == Form::DiscoveryV2 => Ok(aggregated(registry.groups.iter().take(1))),
         ["apis"] if accept()?.form == Form::DiscoveryV2 => Ok(aggregated(registry.groups.iter().skip(1))),
         ["api"] => value(json!({
@@ -84,15 +86,62 @@ fn go_arch() -> &'static str {
     }
 }
 
-const CHECKS: [&str; 5] =
-    ["ping", "log", "etcd", "poststarthook/rbac/bootstrap-roles", "poststarthook/crd-informer-synced"];
+/// What the real server reports on. Here one process does all of it before it listens.
+const CHECKS: [&str; 33] = [
+    "ping",
+    "log",
+    "etcd",
+    "poststarthook/start-apiserver-admission-initializer",
+    "poststarthook/generic-apiserver-start-informers",
+    "poststarthook/priority-and-fairness-config-consumer",
+    "poststarthook/priority-and-fairness-filter",
+    "poststarthook/storage-object-count-tracker-hook",
+    "poststarthook/start-apiextensions-informers",
+    "poststarthook/start-apiextensions-controllers",
+    "poststarthook/crd-informer-synced",
+    "poststarthook/start-system-namespaces-controller",
+    "poststarthook/peer-endpoint-reconciler-controller",
+    "poststarthook/start-cluster-authentication-info-controller",
+    "poststarthook/start-kube-apiserver-identity-lease-controller",
+    "poststarthook/start-kube-apiserver-identity-lease-garbage-collector",
+    "poststarthook/storage-readiness",
+    "poststarthook/start-legacy-token-tracking-controller",
+    "poststarthook/start-service-ip-repair-controllers",
+    "poststarthook/rbac/bootstrap-roles",
+    "poststarthook/scheduling/bootstrap-system-priority-classes",
+    "poststarthook/priority-and-fairness-config-producer",
+    "poststarthook/bootstrap-controller",
+    "poststarthook/start-kubernetes-service-cidr-controller",
+    "poststarthook/start-kube-aggregator-informers",
+    "poststarthook/apiservice-status-local-available-controller",
+    "poststarthook/apiservice-status-remote-available-controller",
+    "poststarthook/apiservice-registration-controller",
+    "poststarthook/apiservice-discovery-controller",
+    "poststarthook/kube-apiserver-autoregistration",
+    "autoregister-completion",
+    "poststarthook/apiservice-openapi-controller",
+    "poststarthook/apiservice-openapiv3-controller",
+];
+/// Where in the list the checks stand that only readiness, or only health, has.
+const AFTER_LOG: usize = 2;
+const AFTER_ETCD: usize = 3;
+
+fn checks(of: &str) -> Vec<&'static str> {
+    let mut checks = CHECKS.to_vec();
+    if of == "readyz" {
+        checks.splice(AFTER_ETCD..AFTER_ETCD, ["etcd-readiness", "informer-sync"]);
+        checks.push("shutdown");
+    } else {
+        checks.insert(AFTER_LOG, "loopback-serving-certificate");
+    }
+    checks
+}
 
 fn health(parts: &[&str], incoming: &Incoming) -> Answer {
+    let checks = checks(parts[0]);
     let checked = parts[1..].join("/");
     if !checked.is_empty() {
-        return match CHECKS.contains(&&*checked)
-            || matches!(&*checked, "informer-sync" | "etcd-readiness" | "shutdown")
-        {
+        return match checks.contains(&&*checked) {
             true => Answer::text(StatusCode::OK, "ok"),
             false => not_found_text(),
         };
@@ -100,10 +149,7 @@ fn health(parts: &[&str], incoming: &Incoming) -> Answer {
     if !incoming.info.query.is_true("verbose") {
         return Answer::text(StatusCode::OK, "ok");
     }
-    let mut text: String = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
-    if parts[0] == "readyz" {
-        text.push_str("[+]etcd-readiness ok\n[+]informer-sync ok\n[+]shutdown ok\n");
-    }
+    let mut text: String = checks.iter().map(|check| format!("[+]{check} ok\n")).collect();
     text.push_str(&format!("{} check passed\n", parts[0]));
     Answer::text(StatusCode::OK, text)
 }

@@ -41,7 +41,9 @@ mod decode;
 mod defaults;
 mod discovery;
 mod kinds;
+mod logs;
 mod media;
+mod metrics;
 mod object;
 mod openapi;
 mod ownership;
@@ -62,6 +64,7 @@ mod verbs;
 mod yaml_text;
 
 pub use auth::User;
+pub use logs::{Log, LogLine, LogOf, LogSource};
 pub use respond::Body;
 pub use serve::Listening;
 pub use server::{Builder, Clock, Error, Handle, Server, Simulation};

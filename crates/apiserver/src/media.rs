@@ -35,11 +35,23 @@ pub struct Accept {
     pub pretty: bool,
     /// What rows of a table carry.
     pub include: Include,
+    /// The client would have liked protobuf best.
+    pub protobuf: bool,
 }
 
 impl Accept {
-    pub const JSON: Accept =
-        Accept { encoding: Encoding::Json, form: Form::Object, pretty: false, include: Include::Metadata };
+    pub const JSON: Accept = Accept {
+        encoding: Encoding::Json,
+        form: Form::Object,
+        pretty: false,
+        include: Include::Metadata,
+        protobuf: false,
+    };
+
+    /// Whether objects go out as they are kept.
+    pub fn plain(self) -> bool {
+        Accept { protobuf: false, ..self } == Accept::JSON
+    }
 
     /// Reads `Accept`, taking the first form we can give.
     pub fn read(headers: &HeaderMap) -> Result<Accept, Status> {
@@ -60,7 +72,8 @@ impl Accept {
 
 fn one(clause: &str) -> Option<Accept> {
     let mut parts = clause.split(';').map(str::trim);
-    let encoding = match parts.next()? {
+    let media_type = parts.next()?;
+    let encoding = match media_type {
         "application/json" | "application/vnd.kubernetes.protobuf" | "*/*" | "application/*" => {
             Encoding::Json
         }
@@ -85,7 +98,7 @@ fn one(clause: &str) -> Option<Accept> {
         ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Form::DiscoveryV2,
         _ => return None,
     };
-    Some(Accept { encoding, form, pretty, include: Include::Metadata })
+    Some(Accept { encoding, form, pretty, include: Include::Metadata, protobuf: media_type == BODY_TYPES[2] })
 }
 
 /// How a body that is no patch is written.

@@ -56,7 +56,29 @@ pub fn apply(call: &Call, live: Option<&Value>, wanted: &Value) -> Result<Value,
     let options = &call.options;
     let applied =
         with_manager(call, |fields| fields.apply(live, wanted, &options.field_manager, options.force));
-    applied.map_err(|error| match error {
+    applied.map_err(refusal)
+}
+
+/// Whether an applied configuration has only fields that its kind knows, each of its type.
+pub fn check_declared(call: &Call, wanted: &Value) -> Result<(), Status> {
+    // A scale is read as the one field it sets.
+    if call.subresource == "scale" {
+        return Ok(());
+    }
+    with_manager(call, |fields| fields.check_applied(wanted)).map_err(refusal)
+}
+
+/// An object with a configuration merged into it by its kind's list and map types, owned by nobody.
+pub fn merged(call: &Call, live: &Value, mut configuration: Value) -> Result<Value, String> {
+    if let Some(fields) = configuration.as_object_mut() {
+        fields.insert("apiVersion".into(), call.resource.api_version().into());
+        fields.insert("kind".into(), (&*call.resource.kind).into());
+    }
+    with_manager(call, |fields| fields.merged(live, &configuration)).map_err(|error| error.to_string())
+}
+
+fn refusal(error: Error) -> Status {
+    match error {
         Error::Conflict(conflicts) => {
             let causes: Vec<Cause> = conflicts
                 .iter()
@@ -66,7 +88,7 @@ pub fn apply(call: &Call, live: Option<&Value>, wanted: &Value) -> Result<Value,
         }
         Error::BadRequest(message) => Status::bad_request(message),
         Error::Internal(message) => Status::unexpected(message),
-    })
+    }
 }
 
 /// An object of the kind that nobody has filled in.

@@ -11,6 +11,7 @@ use std::convert::Infallible;
 use std::io::Write as _;
 use std::pin::Pin;
 
+use crate::auth::flow::Flow;
 use crate::media::{Accept, Encoding};
 use crate::status::Status;
 
@@ -26,6 +27,7 @@ pub struct Answer {
     content: Content,
     warnings: Vec<String>,
     etag: Option<String>,
+    flow: Option<Flow>,
 }
 
 enum Content {
@@ -87,12 +89,18 @@ impl Answer {
         self
     }
 
+    /// Says which flow the request belonged to.
+    pub fn with_flow(mut self, flow: Option<Flow>) -> Answer {
+        self.flow = flow;
+        self
+    }
+
     pub fn code(&self) -> StatusCode {
         self.code
     }
 
     fn new(code: StatusCode, content_type: &'static str, content: Content) -> Answer {
-        Answer { code, content_type, content, warnings: Vec::new(), etag: None }
+        Answer { code, content_type, content, warnings: Vec::new(), etag: None, flow: None }
     }
 }
 
@@ -119,6 +127,16 @@ pub fn write(answer: Answer, gzip: bool) -> Response<Body> {
     if let Some(Ok(etag)) = answer.etag.map(|etag| HeaderValue::from_str(&etag)) {
         headers.insert(http::header::ETAG, etag);
         headers.insert(VARY, HeaderValue::from_static("Accept"));
+    }
+    if let Some(flow) = answer.flow {
+        for (name, uid) in [
+            ("x-kubernetes-pf-flowschema-uid", flow.schema_uid),
+            ("x-kubernetes-pf-prioritylevel-uid", flow.level_uid),
+        ] {
+            if let Ok(value) = HeaderValue::from_str(&uid) {
+                headers.insert(name, value);
+            }
+        }
     }
     match answer.content {
         Content::Bytes(bytes) if gzip && bytes.len() > GZIP_FROM => {

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::auth::flow::{self, Flows};
 use crate::auth::{Authenticator, Rbac, User, tokens};
 use crate::cluster::Controllers;
 use crate::kinds::{Registry, Resource};
+use crate::logs::LogSource;
 use crate::service::Service;
 use crate::storage::{self, Store, Stored};
 use crate::tls;
@@ -47,6 +49,8 @@ pub struct Builder {
     clock: Clock,
     tokens: Vec<(String, User)>,
     audit: Option<PathBuf>,
+    publish_ca: bool,
+    logs: Option<Arc<dyn LogSource>>,
 }
 
 /// The entry point of this crate.
@@ -61,6 +65,8 @@ impl Server {
             clock: Arc::new(Timestamp::now),
             tokens: Vec::new(),
             audit: None,
+            publish_ca: true,
+            logs: None,
         }
     }
 }
@@ -91,6 +97,19 @@ impl Builder {
     /// Writes a line of JSON about every request that changes something to this file.
     pub fn audit_log(mut self, file: impl Into<PathBuf>) -> Builder {
         self.audit = Some(file.into());
+        self
+    }
+
+    /// Where `pods/log` finds what containers wrote.
+    pub fn logs(mut self, source: Arc<dyn LogSource>) -> Builder {
+        self.logs = Some(source);
+        self
+    }
+
+    /// Whether every namespace gets the ConfigMap `kube-root-ca.crt`. A cluster without a controller manager, which some
+    /// recordings were made on, has none.
+    pub fn publish_ca(mut self, publish: bool) -> Builder {
+        self.publish_ca = publish;
         self
     }
 
@@ -125,6 +144,7 @@ impl Builder {
             clock: self.clock,
             auth,
             rbac: RwLock::new(None),
+            flows: RwLock::new(None),
             controllers: Controllers {
                 simulating: self.simulation != Simulation::Off,
                 ..Controllers::default()
@@ -134,6 +154,8 @@ impl Builder {
                 None => None,
             },
             simulation: self.simulation,
+            root_ca: self.publish_ca.then(|| authority.certificate_pem().to_owned()),
+            logs: self.logs,
         });
         crate::cluster::start(&inner, stopped).await?;
         Ok(Handle { inner, admin_token, authority: Arc::new(authority), stop: Arc::new(stop) })
@@ -224,9 +246,13 @@ pub struct Inner {
     clock: Clock,
     pub auth: Authenticator,
     rbac: RwLock<Option<Arc<Rbac>>>,
+    flows: RwLock<Option<Arc<Flows>>>,
     pub controllers: Controllers,
     pub audit: Option<crate::audit::Log>,
     pub simulation: Simulation,
+    /// What namespaces are told of the server's CA.
+    pub root_ca: Option<String>,
+    pub logs: Option<Arc<dyn LogSource>>,
 }
 
 impl Inner {
@@ -261,6 +287,15 @@ impl Inner {
         rbac
     }
 
+    pub fn flows(&self) -> Arc<Flows> {
+        if let Some(flows) = &*self.flows.read().unwrap_or_else(std::sync::PoisonError::into_inner) {
+            return flows.clone();
+        }
+        let flows = Arc::new(Flows::read(&self.store));
+        *self.flows.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(flows.clone());
+        flows
+    }
+
     /// Told of every object written, before the writer gets its answer.
     pub fn written(&self, resource: &Arc<Resource>, stored: &Arc<Stored>) {
         self.forget_rules(resource);
@@ -276,6 +311,9 @@ impl Inner {
     fn forget_rules(&self, resource: &Resource) {
         if &*resource.group == crate::auth::rbac::GROUP {
             *self.rbac.write().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
+        }
+        if &*resource.group == flow::GROUP {
+            *self.flows.write().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
         }
     }
 }

@@ -117,10 +117,19 @@ where
         Ok(caller) => caller,
         Err(status) => return Answer::status(&status),
     };
-    let user = match authorize(server, &headers, &info, caller.clone()) {
+    let asked = Attributes::of(&info);
+    let rbac = server.rbac();
+    let user = match impersonate::acting_user(&headers, &asked, caller.clone(), &rbac) {
         Ok(user) => user,
         Err(status) => return Answer::status(&status),
     };
+    let flow = server.flows().classify(&user, &asked).cloned();
+    if !rbac.allows(&user, &asked) {
+        return Answer::status(&asked.forbidden(&user)).with_flow(flow);
+    }
+    if let Err(status) = check_timeout(&info) {
+        return Answer::status(&status).with_flow(flow);
+    }
     let body = match read_body(body).await {
         Ok(body) => body,
         Err(status) => return Answer::status(&status),
@@ -132,20 +141,19 @@ where
     if let (Some(log), Some((info, user))) = (&server.audit, audited) {
         log.write(&info, &caller, &user, audit_id, answer.code().as_u16(), &server.time().to_string());
     }
-    answer
+    answer.with_flow(flow)
 }
 
-/// The user the request acts as, when they may do what it asks.
-fn authorize(
-    server: &Inner,
-    headers: &http::HeaderMap,
-    info: &RequestInfo,
-    caller: User,
-) -> Result<User, Status> {
-    let rbac = server.rbac();
-    let asked = Attributes::of(info);
-    let user = impersonate::acting_user(headers, &asked, caller, &rbac)?;
-    if rbac.allows(&user, &asked) { Ok(user) } else { Err(asked.forbidden(&user)) }
+/// The time a client gives a request must be a duration; requests here end long before any. Watches have their own.
+fn check_timeout(info: &RequestInfo) -> Result<(), Status> {
+    let Some(text) = info.query.get("timeout").filter(|text| !text.is_empty()) else { return Ok(()) };
+    if info.verb == "watch" || kube_cel::parse_duration(text).is_some() {
+        return Ok(());
+    }
+    let quoted = serde_json::Value::from(text);
+    Err(Status::bad_request(format!(
+        "invalid timeout specified in the request URL - time: invalid duration {quoted}"
+    )))
 }
 
 async fn read_body<B>(body: B) -> Result<Bytes, Status>

@@ -234,7 +234,7 @@ fn written_answer(call: &Call, written: &Written, accept: Accept) -> Answer {
 }
 
 fn object_answer(call: &Call, code: StatusCode, stored: &Stored, accept: Accept) -> Answer {
-    if accept == Accept::JSON {
+    if accept.plain() {
         let registry = call.server.registry();
         if let Some(storage) = registry.stored(&call.resource.storage) {
             return Answer::json(code, finish::shown_json(&call.resource, storage, stored));
@@ -281,7 +281,7 @@ async fn list(call: &Call, incoming: &Incoming) -> Result<Answer, Status> {
 
 fn list_answer(call: &Call, page: &Page, accept: Accept) -> Answer {
     let resource = &call.resource;
-    if accept == Accept::JSON {
+    if accept.plain() {
         return Answer::json(StatusCode::OK, list_json(call, page));
     }
     let objects = || page.items.iter().map(|stored| finish::shown(resource, stored)).collect::<Vec<_>>();
@@ -295,10 +295,20 @@ fn list_answer(call: &Call, page: &Page, accept: Accept) -> Answer {
         }
         Form::Metadata | Form::MetadataList => json!({
             "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": page.list_meta(call.resource.custom.is_some()),
-            "items": objects().iter().map(table::metadata_only).collect::<Vec<_>>(),
+            "items": objects().iter().map(|object| metadata_item(object, accept)).collect::<Vec<_>>(),
         }),
     };
     Answer::value(StatusCode::OK, &shown, accept)
+}
+
+/// Protobuf writes no kind into the items of a list, and clients that ask for it compare them with what they know.
+fn metadata_item(object: &Value, accept: Accept) -> Value {
+    let mut item = table::metadata_only(object);
+    if let Some(fields) = item.as_object_mut().filter(|_| accept.protobuf) {
+        fields.remove("kind");
+        fields.remove("apiVersion");
+    }
+    item
 }
 
 /// A list as bytes: the items are copied as they are kept, never parsed.
@@ -349,7 +359,8 @@ async fn start_watch(mut call: Call, incoming: &Incoming) -> Result<Answer, Stat
 fn shapes(call: &Call, accept: Accept) -> (watch::Shape, watch::BookmarkShape) {
     let resource = call.resource.clone();
     let registry = call.server.registry();
-    let as_stored = registry.stored(&resource.storage).is_some_and(|storage| Arc::ptr_eq(storage, &resource));
+    let as_stored = registry.stored(&resource.storage).is_some_and(|storage| Arc::ptr_eq(storage, &resource))
+        && finish::reread(&resource).is_none();
     match accept.form {
         Form::Object | Form::DiscoveryV2 if as_stored => (None, Box::new(|bookmark| bookmark)),
         Form::Object | Form::DiscoveryV2 => {

@@ -260,3 +260,119 @@ async fn a_user_may_do_what_roles_say_and_nothing_else() {
     let deployments: Api<Deployment> = Api::all(alice);
     assert_eq!(code(&deployments.list(&ListParams::default()).await.unwrap_err()), 403);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn patches_that_name_no_revision_all_succeed_at_once() {
+    let api: Api<ConfigMap> = Api::default_namespaced(client().await);
+    api.create(&PostParams::default(), &config_map("raced", json!({}))).await.unwrap();
+    let patches = (0..20).map(|at| {
+        let api = api.clone();
+        tokio::spawn(async move {
+            let patch = Patch::Merge(json!({ "data": { format!("k{at}"): "v" } }));
+            api.patch("raced", &PatchParams::default(), &patch).await
+        })
+    });
+    for patched in futures::future::join_all(patches).await {
+        patched.unwrap().unwrap();
+    }
+    assert_eq!(api.get("raced").await.unwrap().data.unwrap().len(), 20, "no patch undid another");
+}
+
+struct Lines;
+
+impl apiserver::LogSource for Lines {
+    fn open(&self, of: &apiserver::LogOf<'_>) -> Option<apiserver::Log> {
+        let line = |second: i64, text: &str| apiserver::LogLine {
+            time: jiff::Timestamp::from_second(second).unwrap(),
+            text: text.to_owned(),
+        };
+        (of.pod == "spoken").then(|| apiserver::Log {
+            written: vec![line(1, "one"), line(2, "two"), line(3, "three")],
+            coming: Box::pin(futures::stream::iter([line(4, "four")])),
+        })
+    }
+}
+
+#[tokio::test]
+async fn logs_come_from_whoever_runs_the_pod_or_from_the_played_container() {
+    use futures::{AsyncReadExt as _, TryStreamExt as _};
+    let simulation = apiserver::Simulation::On { delay: std::time::Duration::ZERO };
+    let builder = Server::builder().simulation(simulation).logs(std::sync::Arc::new(Lines));
+    let server = builder.start().await.unwrap();
+    let api: Api<k8s_openapi::api::core::v1::Pod> =
+        Api::default_namespaced(Client::new(server.service(), "default"));
+    for name in ["spoken", "played"] {
+        let pod = json!({ "metadata": { "name": name }, "spec": { "containers": [{ "name": "c", "image": "web:1" }] } });
+        api.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+        let running = kube::runtime::conditions::is_pod_running();
+        kube::runtime::wait::await_condition(api.clone(), name, running).await.unwrap();
+    }
+    let options =
+        |tail_lines, timestamps| kube::api::LogParams { tail_lines, timestamps, ..Default::default() };
+    assert_eq!(api.logs("spoken", &options(None, false)).await.unwrap(), "one\ntwo\nthree\n");
+    let stamped = api.logs("spoken", &options(Some(1), true)).await.unwrap();
+    assert_eq!(stamped, "1970-01-01T00:00:03.000000000Z three\n");
+    let follow = kube::api::LogParams { follow: true, tail_lines: Some(1), ..Default::default() };
+    let mut followed = String::new();
+    api.log_stream("spoken", &follow).await.unwrap().read_to_string(&mut followed).await.unwrap();
+    assert_eq!(followed, "three\nfour\n");
+
+    let played = api.logs("played", &options(None, false)).await.unwrap();
+    assert!(played.contains("web:1 is simulated"), "{played}");
+    // Following ends when the pod does.
+    let reader = api.log_stream("played", &follow).await.unwrap();
+    let ended =
+        tokio::spawn(
+            async move { futures::AsyncBufReadExt::lines(reader).try_collect::<Vec<String>>().await },
+        );
+    api.delete("played", &DeleteParams::default().grace_period(0)).await.unwrap();
+    let lines =
+        tokio::time::timeout(std::time::Duration::from_secs(10), ended).await.unwrap().unwrap().unwrap();
+    assert_eq!(lines.len(), 1);
+    let missing = kube::api::LogParams { container: Some("x".to_owned()), ..Default::default() };
+    assert_eq!(code(&api.logs("spoken", &missing).await.unwrap_err()), 400);
+}
+
+#[tokio::test]
+async fn an_object_is_read_by_the_schema_of_today() {
+    let client = client().await;
+    let crd = |default: serde_json::Value| {
+        let mut size = json!({ "type": "string" });
+        if !default.is_null() {
+            size["default"] = default;
+        }
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": "hats.example.com" },
+            "spec": {
+                "group": "example.com", "scope": "Namespaced", "names": { "plural": "hats", "kind": "Hat" },
+                "versions": [{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": {
+                    "type": "object", "properties": { "size": size },
+                } } }],
+            },
+        })
+    };
+    let kind = |group: &str, kind: &str| {
+        kube::api::ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(group, "v1", kind))
+    };
+    let crds: Api<kube::api::DynamicObject> =
+        Api::all_with(client.clone(), &kind("apiextensions.k8s.io", "CustomResourceDefinition"));
+    let hats: Api<kube::api::DynamicObject> =
+        Api::default_namespaced_with(client, &kind("example.com", "Hat"));
+    let apply = PatchParams::apply("test");
+    crds.patch("hats.example.com", &apply, &Patch::Apply(crd(json!(null)))).await.unwrap();
+    let hat = json!({ "apiVersion": "example.com/v1", "kind": "Hat", "metadata": { "name": "top" } });
+    let hat: kube::api::DynamicObject = serde_json::from_value(hat).unwrap();
+    while hats.create(&PostParams::default(), &hat).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    assert!(hats.get("top").await.unwrap().data.get("size").is_none());
+    crds.patch("hats.example.com", &apply, &Patch::Apply(crd(json!("large")))).await.unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while hats.get("top").await.unwrap().data.get("size") != Some(&json!("large")) {
+        assert!(std::time::Instant::now() < deadline, "the default never shows");
+        tokio::task::yield_now().await;
+    }
+    let listed = hats.list(&ListParams::default()).await.unwrap();
+    assert_eq!(listed.items[0].data["size"], "large");
+}

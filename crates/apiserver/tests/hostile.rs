@@ -119,8 +119,9 @@ fn tls(ca: &str) -> tokio_rustls::TlsConnector {
 async fn idle_and_slow_clients_do_not_keep_others_out() {
     let server = Server::builder().start().await.unwrap();
     let listening = server.serve(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let (count, before) = (connections_possible(), resident_bytes());
     let mut idle = Vec::new();
-    for _ in 0..300 {
+    for _ in 0..count {
         idle.push(tokio::net::TcpStream::connect(listening.address).await.unwrap());
     }
     let stream = tokio::net::TcpStream::connect(listening.address).await.unwrap();
@@ -138,6 +139,9 @@ async fn idle_and_slow_clients_do_not_keep_others_out() {
     let mut answer = Vec::new();
     tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await.unwrap().unwrap();
     assert!(String::from_utf8_lossy(&answer).starts_with("HTTP/1.1 200"));
+    let each = resident_bytes().saturating_sub(before) / count as u64;
+    println!("{count} idle connections, {each} bytes each");
+    assert!(each < 40_000, "{each} bytes for a connection that says nothing");
     drop(idle);
 }
 
@@ -182,4 +186,39 @@ async fn a_wrong_token_is_refused_even_where_anonymous_may_read() {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.unwrap();
     assert!(String::from_utf8_lossy(&answer).starts_with("HTTP/1.1 401"));
+}
+
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+/// Each connection takes a descriptor on both of its ends, and both are in this process.
+fn connections_possible() -> usize {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap_or_default();
+    let files: usize = line.split_whitespace().nth(3).and_then(|count| count.parse().ok()).unwrap_or(1024);
+    10_000.min(files.saturating_sub(200) / 2)
+}
+
+#[tokio::test]
+async fn a_watcher_that_never_reads_is_cut_off_and_costs_bounded_memory() {
+    let server = Server::builder().publish_ca(false).start().await.unwrap();
+    let uri = format!("{MAPS}?watch=1&resourceVersion={}&timeoutSeconds=600", server.revision());
+    let request = http::Request::get(uri).body(Full::new(Bytes::new())).unwrap();
+    let watch = server.service().oneshot(request).await.unwrap();
+    for at in 0..6_000 {
+        let body = format!(r#"{{"metadata":{{"name":"m"}},"data":{{"n":"{at}"}}}}"#);
+        let (method, uri) = if at == 0 { ("POST", MAPS.to_owned()) } else { ("PUT", format!("{MAPS}/m")) };
+        let (code, text) = send(&server, method, &uri, body.into_bytes()).await;
+        assert!(code < 300, "{text}");
+    }
+    // It ends by itself: whoever reads on must begin anew from the last revision it saw.
+    let text = tokio::time::timeout(Duration::from_secs(30), watch.into_body().collect()).await.unwrap();
+    let text = text.unwrap().to_bytes();
+    let events: Vec<&[u8]> = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
+    assert!(events.len() < 5_000, "{} events were kept for it", events.len());
+    let last: serde_json::Value = serde_json::from_slice(events.last().unwrap()).unwrap();
+    assert_eq!(last["object"]["data"]["n"], (events.len() - 1).to_string(), "none is missing before the cut");
 }

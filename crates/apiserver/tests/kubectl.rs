@@ -29,6 +29,8 @@ fn run(kubectl: &Path, kubeconfig: &Path, home: &Path, command: &str) -> String 
         .env("HOME", home)
         .env("PATH", "/usr/bin:/bin")
         .env("KUBECONFIG", kubeconfig)
+        // `kubectl edit` hands the object to this.
+        .env("KUBE_EDITOR", "sed -i -e s/blue/violet/")
         .output()
         .unwrap();
     let text =
@@ -55,6 +57,7 @@ fn mask(text: &str) -> String {
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uuid>"),
         (r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d+)?( \+0000|Z)", "<time>"),
         (r#"resourceVersion: "\d+""#, "resourceVersion: <rv>"),
+        (r"eyJ[\w-]+\.[\w-]+\.[\w-]+", "<token>"),
         (r"\b10\.\d+\.\d+\.\d+\b", "<address>"),
         (r"/tmp/(LIVE|MERGED)-\d+", "/tmp/$1"),
         (r"\b\d+(s|m|m\d+s)\b", "<age>"),
@@ -97,7 +100,7 @@ async fn kubectl_prints_what_it_prints_on_a_real_cluster() {
         std::fs::write(&script, recorded.collect::<Vec<_>>().join("")).unwrap();
         return;
     }
-    let server = Server::builder().start().await.unwrap();
+    let server = Server::builder().publish_ca(false).start().await.unwrap();
     let listening = server.serve(([127, 0, 0, 1], 0).into()).await.unwrap();
     let kubeconfig = home.path().join("kubeconfig");
     listening.write_kubeconfig(&kubeconfig).unwrap();

@@ -75,7 +75,7 @@ async fn recorded_requests_are_answered_as_the_real_server_answered_them() {
         if only.as_ref().is_some_and(|only| *only != name) {
             continue;
         }
-        let server = Server::builder().start().await.unwrap();
+        let server = Server::builder().publish_ca(false).start().await.unwrap();
         let mut memory = Memory::default();
         for exchange in transcript::parse(&std::fs::read_to_string(&file).unwrap()) {
             let got = answer(&server, &exchange, &mut memory).await;
@@ -91,31 +91,11 @@ async fn recorded_requests_are_answered_as_the_real_server_answered_them() {
                 (true, true) => {
                     failures.push(format!("{case}\n  no longer differs: take it off differences.txt"))
                 }
-                (false, false) => failures.push(failure(&case, &exchange, &got)),
+                (false, false) => failures.push(transcript::difference(&case, &exchange, &got)),
             }
         }
         server.shutdown();
     }
     println!("transcripts: {passed} passed, {differing} known differences, {} failed", failures.len());
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
-}
-
-fn failure(case: &str, exchange: &Exchange, got: &Option<Answer>) -> String {
-    let lines = |answer: &Option<Answer>| -> Vec<String> {
-        let Some(answer) = answer else { return Vec::new() };
-        let mut lines = vec![format!("code {}", answer.code)];
-        lines.extend(answer.warnings.iter().cloned());
-        lines.extend(serde_json::to_string_pretty(&answer.body).unwrap().lines().map(str::to_owned));
-        lines
-    };
-    let (wanted, got) = (lines(&exchange.answer), lines(got));
-    let (wanted, got) = (wanted.join("\n"), got.join("\n"));
-    let mut shown = format!("{case}\n  {} {}\n", exchange.method, exchange.path);
-    for line in wanted.lines().filter(|line| !got.lines().any(|other| other == *line)).take(12) {
-        shown += &format!("  - {line}\n");
-    }
-    for line in got.lines().filter(|line| !wanted.lines().any(|other| other == *line)).take(12) {
-        shown += &format!("  + {line}\n");
-    }
-    shown
 }

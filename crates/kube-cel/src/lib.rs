@@ -17,7 +17,7 @@
 //! Written here and not on top of a crate: no Rust CEL has a checker, positions for its errors, a budget, or Kubernetes'
 //! rules for numbers, and with those added little of one would remain.
 //!
-//! Deliberately absent: protobuf messages, named time zones (offsets and UTC only), authorizer and JSON-patch libraries.
+//! Deliberately absent: protobuf messages, named time zones (offsets and UTC only), the authorizer library.
 
 mod ast;
 mod check;
@@ -53,6 +53,9 @@ pub enum Libraries {
     /// What Kubernetes 1.36 offers.
     #[default]
     Kubernetes,
+    /// Also the structures that mutating admission policies write: `Object{…}`, `Object.spec{…}` and `JSONPatch{…}`, which
+    /// result in maps, and `jsonpatch.escapeKey`.
+    Mutation,
     /// Also what cel-go's newest extensions offer beyond that: `base64`, `reverse` of text.
     Extended,
 }
@@ -104,7 +107,7 @@ pub struct Program {
 
 impl Program {
     pub fn compile(text: &str, environment: &Environment) -> Result<Program, CompileError> {
-        let expr = parse::parse(text)?;
+        let expr = parse::parse(text, environment.libraries)?;
         let type_ = check::check(text, &expr, environment)?;
         let result = environment.result.clone();
         if let Some(wanted) = &result
@@ -122,7 +125,7 @@ impl Program {
     /// Takes an expression without looking at names and types: whatever is wrong with those shows when it runs. For callers
     /// who do not know beforehand what an object holds.
     pub fn unchecked(text: &str, libraries: Libraries) -> Result<Program, CompileError> {
-        Ok(Program { expr: parse::parse(text)?, type_: Type::Dyn, result: None, libraries })
+        Ok(Program { expr: parse::parse(text, libraries)?, type_: Type::Dyn, result: None, libraries })
     }
 
     /// The type of the result as far as it is known.

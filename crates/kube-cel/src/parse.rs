@@ -1,10 +1,10 @@
 //! Tokens into an expression.
 
-use crate::CompileError;
 use crate::ast::{Expr, Kind, Macro, MacroKind};
 use crate::check::qualified_name;
 use crate::lex::{Token, tokens};
 use crate::value::Literal;
+use crate::{CompileError, Libraries};
 
 /// Expressions nested deeper than this are refused, as cel-go does at 250.
 const MAX_DEPTH: usize = 100;
@@ -39,11 +39,12 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-pub(crate) fn parse(text: &str) -> Result<Expr, CompileError> {
+pub(crate) fn parse(text: &str, libraries: Libraries) -> Result<Expr, CompileError> {
     if text.len() > MAX_LENGTH {
         return Err(CompileError::at(text, 0, format!("expression is longer than {MAX_LENGTH} bytes")));
     }
-    let mut parser = Parser { text, tokens: tokens(text)?, at: 0, depth: 0 };
+    let mut parser =
+        Parser { text, tokens: tokens(text)?, at: 0, depth: 0, structures: libraries == Libraries::Mutation };
     let expr = parser.expr()?;
     match parser.peek() {
         Token::End => Ok(expr),
@@ -56,6 +57,8 @@ struct Parser<'a> {
     tokens: Vec<(Token, usize)>,
     at: usize,
     depth: usize,
+    /// Whether `Object{…}` is understood.
+    structures: bool,
 }
 
 type Parsed = Result<Expr, CompileError>;
@@ -290,6 +293,11 @@ impl Parser<'_> {
             } else if self.is("{")
                 && let Some(name) = qualified_name(&operand)
             {
+                if self.structures && is_structure(&name) {
+                    self.at += 1;
+                    operand = self.structure(offset)?;
+                    continue;
+                }
                 return Err(self.error(offset, format!("undeclared reference to '{name}' (in container '')")));
             } else {
                 return Ok(operand);
@@ -420,6 +428,28 @@ impl Parser<'_> {
         Ok(Expr { kind: Kind::List(items), offset })
     }
 
+    /// Fields between braces; the result is a map with their names as keys.
+    fn structure(&mut self, offset: usize) -> Parsed {
+        let mut entries = Vec::new();
+        while !self.take("}") {
+            let optional = self.take("?");
+            let at = self.offset();
+            let name = match self.peek().clone() {
+                Token::Ident(name) | Token::Escaped(name) => name,
+                _ => return Err(self.unexpected("IDENTIFIER")),
+            };
+            self.at += 1;
+            self.expect(":")?;
+            let key = Expr { kind: Kind::Literal(Literal::String(name.into())), offset: at };
+            entries.push((key, self.expr()?, optional));
+            if !self.take(",") {
+                self.expect("}")?;
+                break;
+            }
+        }
+        Ok(Expr { kind: Kind::Map(entries), offset })
+    }
+
     fn map(&mut self, offset: usize) -> Parsed {
         let mut entries = Vec::new();
         while !self.take("}") {
@@ -434,6 +464,11 @@ impl Parser<'_> {
         }
         Ok(Expr { kind: Kind::Map(entries), offset })
     }
+}
+
+/// What a mutating admission policy makes: the object's own shape, or an operation on it.
+fn is_structure(name: &str) -> bool {
+    name == "Object" || name == "JSONPatch" || name.starts_with("Object.")
 }
 
 /// A tree of few levels, so that a hundred `&&` in a row are not a hundred levels.

@@ -22,9 +22,12 @@ type Signatures = HashMap<String, Vec<Signature>>;
 /// All ways to call each function. Functions in a namespace have a dot in their name: `sets.contains`.
 pub(crate) fn all(libraries: Libraries) -> &'static Signatures {
     static KUBERNETES: LazyLock<Signatures> = LazyLock::new(|| table(TABLE));
+    static MUTATION: LazyLock<Signatures> =
+        LazyLock::new(|| table(&[TABLE, "jsonpatch.escapeKey(string): string"].concat()));
     static EXTENDED: LazyLock<Signatures> = LazyLock::new(|| table(&[TABLE, MORE].concat()));
     match libraries {
         Libraries::Kubernetes => &KUBERNETES,
+        Libraries::Mutation => &MUTATION,
         Libraries::Extended => &EXTENDED,
     }
 }
@@ -276,7 +279,7 @@ const TABLE: &str = "
 /// formats are functions, everything else after them is a method.
 fn is_function(receiver: &str, name: &str) -> bool {
     match receiver {
-        "strings" | "sets" | "lists" | "optional" | "base64" => true,
+        "strings" | "sets" | "lists" | "optional" | "base64" | "jsonpatch" => true,
         "ip" => name == "isCanonical",
         "format" => name != "validate",
         _ => false,

@@ -195,3 +195,22 @@ mod any_input {
         assert!(Program::compile(&many, &environment).is_ok());
     }
 }
+
+#[test]
+fn structures_of_mutating_policies_are_maps() {
+    let text = "Object{metadata: Object.metadata{labels: {'a': object.kind}, ?annotations: optional.none()}}";
+    let program = Program::unchecked(text, Libraries::Mutation).unwrap();
+    let object = serde_json::json!({"kind": "Pod"});
+    let made = program.eval(&Bindings::new().with_json("object", &object)).unwrap().to_json();
+    assert_eq!(made, Some(serde_json::json!({"metadata": {"labels": {"a": "Pod"}}})));
+    let text = "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a/b~'), value: 'x'}]";
+    let made =
+        Program::unchecked(text, Libraries::Mutation).unwrap().eval(&Bindings::new()).unwrap().to_json();
+    let operation = serde_json::json!({"op": "add", "path": "/metadata/labels/a~1b~0", "value": "x"});
+    assert_eq!(made, Some(serde_json::json!([operation])));
+    assert!(
+        Program::unchecked("Object{a: 1}", Libraries::Kubernetes).is_err(),
+        "only where they are offered"
+    );
+    assert!(Program::unchecked("Other{a: 1}", Libraries::Mutation).is_err());
+}

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use apiserver::Simulation;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{
     DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, ValidationDirective,
@@ -20,7 +21,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
 
 use crate::control_plane::{ControlPlane, Options, audit};
-use crate::embedded::Embedded;
+use crate::embedded::{Embedded, PLAYED};
 use crate::wait;
 use crate::workloads::Workloads;
 
@@ -66,14 +67,19 @@ impl Cluster {
     /// The embedded API server, started once and shared by all tests of this process.
     pub async fn embedded() -> Result<Self> {
         static SHARED: OnceCell<Arc<Embedded>> = OnceCell::const_new();
-        let start = || async { Embedded::start().await.map(Arc::new) };
+        let start = || async { Embedded::start(PLAYED).await.map(Arc::new) };
         let shared = SHARED.get_or_try_init(start).await?;
         Ok(Self::on_embedded(shared.clone()))
     }
 
     /// An embedded API server of its own, for tests that change what others would see.
     pub async fn start_embedded() -> Result<Self> {
-        Ok(Self::on_embedded(Arc::new(Embedded::start().await?)))
+        Ok(Self::on_embedded(Arc::new(Embedded::start(PLAYED).await?)))
+    }
+
+    /// An embedded API server of its own on which nobody touches workloads but the test.
+    pub async fn start_embedded_without_workloads() -> Result<Self> {
+        Ok(Self::on_embedded(Arc::new(Embedded::start(Simulation::Off).await?)))
     }
 
     fn on_embedded(server: Arc<Embedded>) -> Self {

@@ -19,16 +19,15 @@ pub struct Embedded {
     folder: TempDir,
 }
 
+/// Workloads are ready at once.
+pub(crate) const PLAYED: Simulation = Simulation::On { delay: Duration::ZERO };
+
 impl Embedded {
-    pub(crate) async fn start() -> Result<Self> {
+    pub(crate) async fn start(simulation: Simulation) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let (audit, kubeconfig) = (audit_log(folder.path()), kubeconfig(folder.path()));
         let started = runtime().spawn(async move {
-            let handle = Server::builder()
-                .simulation(Simulation::On { delay: Duration::ZERO })
-                .audit_log(audit)
-                .start()
-                .await?;
+            let handle = Server::builder().simulation(simulation).audit_log(audit).start().await?;
             let listening = handle.serve(([127, 0, 0, 1], 0).into()).await?;
             listening.write_kubeconfig(&kubeconfig)?;
             Ok::<_, apiserver::Error>(handle)

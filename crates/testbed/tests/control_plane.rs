@@ -35,7 +35,12 @@ async fn rbac_is_on_and_the_audit_log_names_who_was_impersonated() -> Result<()>
 
 #[tokio::test]
 async fn objects_survive_a_restart_of_the_older_api_server_without_streaming_lists() -> Result<()> {
-    let options = Options { version: Kubernetes::V1_35, streaming_lists: false, controller_manager: false };
+    let options = Options {
+        version: Kubernetes::V1_35,
+        streaming_lists: false,
+        controller_manager: false,
+        ..Options::default()
+    };
     let cluster = Cluster::start(options).await?;
     assert_eq!(cluster.client().apiserver_version().await?.minor, "35");
     let refused = streaming_list(&cluster).await;

@@ -2,6 +2,7 @@
 //! these rights; and what the cluster fills in (addresses, finalizers, service accounts).
 
 mod policies;
+pub mod type_check;
 
 use policies::Operation;
 use serde_json::{Value, json};
@@ -31,6 +32,7 @@ pub fn namespace_is_open(call: &Call, object: &Value) -> Result<(), Status> {
 
 /// Changes the cluster makes to an object on its way in.
 pub fn mutate(call: &Call, old: Option<&Value>, new: &mut Value) -> Result<(), Status> {
+    policies::mutate(call, old, new)?;
     match (&*call.resource.storage, call.subresource.as_str()) {
         ("namespaces", "") => namespace(old, new),
         ("namespaces", "finalize") => {}

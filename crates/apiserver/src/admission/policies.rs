@@ -1,7 +1,8 @@
-//! ValidatingAdmissionPolicies: CEL expressions a cluster's administrator sets between a write and the store.
+//! Admission policies: CEL expressions a cluster's administrator sets between a write and the store. Validating ones
+//! refuse or warn, mutating ones change the object on its way in.
 //!
-//! Parameters (`paramKind`) and authorizer checks are not offered: a policy that needs them fails as its
-//! `failurePolicy` says. MutatingAdmissionPolicies and webhooks are kept as objects and do nothing.
+//! Authorizer checks are not offered: a policy that needs them fails as its `failurePolicy` says. Webhooks are kept as
+//! objects and do nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,8 +15,42 @@ use crate::rest::Call;
 use crate::selector::LabelSelector;
 use crate::status::{About, Status};
 
-const POLICIES: &str = "validatingadmissionpolicies.admissionregistration.k8s.io";
-const BINDINGS: &str = "validatingadmissionpolicybindings.admissionregistration.k8s.io";
+/// Which kind of policy is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PolicyKind {
+    Validating,
+    Mutating,
+}
+
+impl PolicyKind {
+    fn name(self) -> &'static str {
+        match self {
+            PolicyKind::Validating => "ValidatingAdmissionPolicy",
+            PolicyKind::Mutating => "MutatingAdmissionPolicy",
+        }
+    }
+
+    fn policies(self) -> &'static str {
+        match self {
+            PolicyKind::Validating => "validatingadmissionpolicies.admissionregistration.k8s.io",
+            PolicyKind::Mutating => "mutatingadmissionpolicies.admissionregistration.k8s.io",
+        }
+    }
+
+    fn bindings(self) -> &'static str {
+        match self {
+            PolicyKind::Validating => "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+            PolicyKind::Mutating => "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
+        }
+    }
+
+    fn libraries(self) -> Libraries {
+        match self {
+            PolicyKind::Validating => Libraries::Kubernetes,
+            PolicyKind::Mutating => Libraries::Mutation,
+        }
+    }
+}
 
 /// What happens to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,21 +77,64 @@ pub fn check(
     old: Option<&Value>,
     new: Option<&Value>,
 ) -> Result<(), Status> {
-    // Policies do not watch over themselves, so that a bad one can always be taken away.
-    if call.server.store.count(BINDINGS) == 0 || &*call.resource.group == "admissionregistration.k8s.io" {
-        return Ok(());
-    }
-    for stored in call.server.store.list(BINDINGS, "").1 {
-        let binding = stored.value();
-        let Some(policy) = call.server.store.get(POLICIES, text(&binding, "/spec/policyName")) else {
-            continue;
+    for (policy, binding) in bound(call, PolicyKind::Validating) {
+        let review = Review {
+            call,
+            operation,
+            old,
+            new,
+            policy: &policy,
+            binding: &binding,
+            kind: PolicyKind::Validating,
         };
-        let review = Review { call, operation, old, new, policy: &policy.value(), binding: &binding };
-        if review.matches() {
-            review.judge()?;
+        if !review.matches() {
+            continue;
+        }
+        for params in review.params()? {
+            review.judge(&params)?;
         }
     }
     Ok(())
+}
+
+/// Lets every bound policy change the object, one after the other.
+pub fn mutate(call: &Call, old: Option<&Value>, new: &mut Value) -> Result<(), Status> {
+    let operation = if old.is_some() { Operation::Update } else { Operation::Create };
+    for (policy, binding) in bound(call, PolicyKind::Mutating) {
+        let current = new.clone();
+        let review = Review {
+            call,
+            operation,
+            old,
+            new: Some(&current),
+            policy: &policy,
+            binding: &binding,
+            kind: PolicyKind::Mutating,
+        };
+        if !review.matches() {
+            continue;
+        }
+        for params in review.params()? {
+            *new = review.mutated(new, &params)?;
+            crate::defaults::apply(&call.resource, new);
+        }
+    }
+    Ok(())
+}
+
+/// Policies with their bindings. They do not watch over themselves, so that a bad one can always be taken away.
+fn bound(call: &Call, kind: PolicyKind) -> Vec<(Value, Value)> {
+    let store = &call.server.store;
+    if store.count(kind.bindings()) == 0 || &*call.resource.group == "admissionregistration.k8s.io" {
+        return Vec::new();
+    }
+    let (_, bindings) = store.list(kind.bindings(), "");
+    let pairs = bindings.iter().filter_map(|stored| {
+        let binding = stored.value();
+        let policy = store.get(kind.policies(), text(&binding, "/spec/policyName"))?;
+        Some((policy.value(), binding))
+    });
+    pairs.collect()
 }
 
 struct Review<'a> {
@@ -66,6 +144,7 @@ struct Review<'a> {
     new: Option<&'a Value>,
     policy: &'a Value,
     binding: &'a Value,
+    kind: PolicyKind,
 }
 
 impl Review<'_> {
@@ -125,45 +204,84 @@ impl Review<'_> {
         namespace.is_some_and(|namespace| selector.matches(|key| namespace.label(key)))
     }
 
-    fn judge(&self) -> Result<(), Status> {
-        let namespace = self.call.server.store.get("namespaces", &self.call.namespace);
-        let namespace = namespace.map_or(Value::Null, |stored| stored.value());
-        let request = self.request();
-        let nothing = Value::Null;
-        let mut variables: BTreeMap<Key, Cel<'_>> = BTreeMap::new();
-        let run = |expression: &str, variables: &BTreeMap<Key, Cel<'_>>| -> Result<Value, String> {
-            let program =
-                Program::unchecked(expression, Libraries::Kubernetes).map_err(|error| error.to_string())?;
-            let known: BTreeMap<Key, Cel<'_>> = variables.clone();
-            let bindings = Bindings::new()
-                .with_json("object", self.new.unwrap_or(&nothing))
-                .with_json("oldObject", self.old.unwrap_or(&nothing))
-                .with_json("request", &request)
-                .with_json("namespaceObject", &namespace)
-                .with_json("params", &nothing)
-                .with("variables", Cel::Map(Map::Owned(Arc::new(known))));
-            let value = program.eval(&bindings).map_err(|error| error.to_string())?;
-            value.to_json().ok_or_else(|| "the result is no JSON".to_owned())
+    /// The objects the policy is parameterised with, one run for each; nothing at all when it takes none.
+    fn params(&self) -> Result<Vec<Value>, Status> {
+        let kind = &self.policy["spec"]["paramKind"];
+        let reference = &self.binding["spec"]["paramRef"];
+        if kind.is_null() || reference.is_null() {
+            return Ok(vec![Value::Null]);
+        }
+        let registry = self.call.server.registry();
+        let Some(resource) = registry.by_kind(text(kind, "/apiVersion"), text(kind, "/kind")) else {
+            let (version, kind) = (text(kind, "/apiVersion"), text(kind, "/kind"));
+            self.failed(&format!(
+                "failed to find resource referenced by paramKind: '{version}, Kind={kind}'"
+            ))?;
+            return Ok(Vec::new());
         };
-        let mut kept: Vec<(String, Value)> = Vec::new();
+        let namespace = match (resource.namespaced(), text(reference, "/namespace")) {
+            (false, _) => "",
+            (true, "") => self.call.namespace.as_str(),
+            (true, namespace) => namespace,
+        };
+        let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+        let selector = LabelSelector::from_object(&reference["selector"]);
+        let name = text(reference, "/name");
+        let (_, stored) = self.call.server.store.list(&resource.storage, &prefix);
+        let chosen = stored.iter().filter(|stored| match name {
+            "" => selector.matches(|key| stored.label(key)),
+            name => stored.name() == name,
+        });
+        let found: Vec<Value> = chosen.map(|stored| crate::rest::finish::shown(resource, stored)).collect();
+        if found.is_empty() && text(reference, "/parameterNotFoundAction") != "Allow" {
+            let why = "no params found for policy binding with `Deny` parameterNotFoundAction";
+            self.failed(why)?;
+        }
+        Ok(found)
+    }
+
+    /// Runs expressions of the policy about `object`; variables are computed first.
+    fn runner<'r>(&'r self, object: &'r Value, params: &'r Value) -> Runner<'r> {
+        let namespace = self.call.server.store.get("namespaces", &self.call.namespace);
+        let mut runner = Runner {
+            libraries: self.kind.libraries(),
+            object,
+            old: self.old.cloned().unwrap_or_default(),
+            request: self.request(),
+            namespace: namespace.map_or(Value::Null, |stored| stored.value()),
+            params,
+            variables: Vec::new(),
+        };
         for variable in self.policy["spec"]["variables"].as_array().into_iter().flatten() {
             // One that fails is missed by whoever uses it.
-            let known = as_variables(&kept);
-            if let Ok(value) = run(text(variable, "/expression"), &known) {
-                kept.push((text(variable, "/name").to_owned(), value));
+            if let Ok(value) = runner.run(text(variable, "/expression")) {
+                runner.variables.push((text(variable, "/name").to_owned(), value));
             }
         }
-        variables.extend(as_variables(&kept));
+        runner
+    }
+
+    /// Whether the policy's conditions leave this request to others.
+    fn is_excluded(&self, runner: &Runner<'_>) -> Result<bool, Status> {
         for condition in self.policy["spec"]["matchConditions"].as_array().into_iter().flatten() {
-            match run(text(condition, "/expression"), &variables) {
-                Ok(Value::Bool(false)) => return Ok(()),
+            match runner.run(text(condition, "/expression")) {
+                Ok(Value::Bool(false)) => return Ok(true),
                 Ok(_) => {}
-                Err(error) => return self.failed(&error),
+                Err(error) => return self.failed(&error).map(|()| true),
             }
+        }
+        Ok(false)
+    }
+
+    fn judge(&self, params: &Value) -> Result<(), Status> {
+        let nothing = Value::Null;
+        let runner = self.runner(self.new.unwrap_or(&nothing), params);
+        if self.is_excluded(&runner)? {
+            return Ok(());
         }
         for validation in self.policy["spec"]["validations"].as_array().into_iter().flatten() {
             let expression = text(validation, "/expression");
-            match run(expression, &variables) {
+            match runner.run(expression) {
                 Ok(Value::Bool(true)) => continue,
                 Ok(_) => {}
                 Err(error) => {
@@ -171,7 +289,7 @@ impl Review<'_> {
                     continue;
                 }
             }
-            let made = run(text(validation, "/messageExpression"), &variables).ok();
+            let made = runner.run(text(validation, "/messageExpression")).ok();
             let made = made.as_ref().and_then(Value::as_str).map(str::trim).filter(|made| !made.is_empty());
             let message = match (made, text(validation, "/message")) {
                 (Some(made), _) => made.to_owned(),
@@ -181,6 +299,30 @@ impl Review<'_> {
             self.refuse(&message, text(validation, "/reason"))?;
         }
         Ok(())
+    }
+
+    /// The object after the policy's mutations. Each sees what the one before it made.
+    fn mutated(&self, object: &Value, params: &Value) -> Result<Value, Status> {
+        let mut current = object.clone();
+        if self.is_excluded(&self.runner(&current, params))? {
+            return Ok(current);
+        }
+        for mutation in self.policy["spec"]["mutations"].as_array().into_iter().flatten() {
+            let path = match text(mutation, "/patchType") {
+                "JSONPatch" => "/jsonPatch/expression",
+                _ => "/applyConfiguration/expression",
+            };
+            let made = self.runner(&current, params).run(text(mutation, path));
+            let changed = made.and_then(|made| match text(mutation, "/patchType") {
+                "JSONPatch" => crate::patch::json(&current, &made).map_err(|why| why.to_string()),
+                _ => crate::ownership::merged(self.call, &current, made),
+            });
+            match changed {
+                Ok(changed) => current = changed,
+                Err(error) => self.failed(&error)?,
+            }
+        }
+        Ok(current)
     }
 
     fn request(&self) -> Value {
@@ -204,11 +346,14 @@ impl Review<'_> {
         self.refuse(error, "")
     }
 
-    /// Denies, warns or only notes, as the binding says.
+    /// Denies, warns or only notes, as the binding says. A mutating policy that fails always denies.
     fn refuse(&self, why: &str, reason: &str) -> Result<(), Status> {
         let (policy, binding) = (object::name(self.policy), object::name(self.binding));
         let actions = self.binding["spec"]["validationActions"].as_array();
-        let has = |wanted: &str| actions.into_iter().flatten().any(|action| action == wanted);
+        let has = |wanted: &str| match self.kind {
+            PolicyKind::Validating => actions.into_iter().flatten().any(|action| action == wanted),
+            PolicyKind::Mutating => wanted == "Deny",
+        };
         if has("Warn") {
             self.call.warn(format!(
                 "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {why}"
@@ -220,11 +365,36 @@ impl Review<'_> {
         let name = object::name(self.new.or(self.old).unwrap_or(&Value::Null));
         let about = About { name, ..self.call.about() };
         let message =
-            format!("ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {why}");
+            format!("{} '{policy}' with binding '{binding}' denied request: {why}", self.kind.name());
         Err(Status::denied(about, &message, reason))
     }
 }
 
-fn as_variables(kept: &[(String, Value)]) -> BTreeMap<Key, Cel<'_>> {
-    kept.iter().map(|(name, value)| (Key::String(name.as_str().into()), Cel::from_json(value))).collect()
+/// What expressions of one policy are run with.
+struct Runner<'r> {
+    libraries: Libraries,
+    object: &'r Value,
+    old: Value,
+    request: Value,
+    namespace: Value,
+    params: &'r Value,
+    variables: Vec<(String, Value)>,
+}
+
+impl Runner<'_> {
+    fn run(&self, expression: &str) -> Result<Value, String> {
+        let program = Program::unchecked(expression, self.libraries).map_err(|error| error.to_string())?;
+        let known = self.variables.iter();
+        let known: BTreeMap<Key, Cel<'_>> =
+            known.map(|(name, value)| (Key::String(name.as_str().into()), Cel::from_json(value))).collect();
+        let bindings = Bindings::new()
+            .with_json("object", self.object)
+            .with_json("oldObject", &self.old)
+            .with_json("request", &self.request)
+            .with_json("namespaceObject", &self.namespace)
+            .with_json("params", self.params)
+            .with("variables", Cel::Map(Map::Owned(Arc::new(known))));
+        let value = program.eval(&bindings).map_err(|error| error.to_string())?;
+        value.to_json().ok_or_else(|| "the result is no JSON".to_owned())
+    }
 }

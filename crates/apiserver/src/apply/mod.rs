@@ -233,6 +233,20 @@ impl FieldManager<'_> {
         }
     }
 
+    /// Whether a configuration could be applied at all: it is of the kind, and has only fields the kind knows.
+    pub fn check_applied(&self, applied: &Value) -> Result<(), Error> {
+        self.check_type(applied)?;
+        self.check(applied, false).map_err(|error| self.untyped("patch", applied, &error))
+    }
+
+    /// The live object with a configuration merged into it, without any change of ownership.
+    pub fn merged(&self, live: &Value, configuration: &Value) -> Result<Value, Error> {
+        self.check_applied(configuration)?;
+        merge::merge(Some(live), Some(configuration), self.type_)
+            .map(Option::unwrap_or_default)
+            .map_err(|error| self.untyped("patch", configuration, &error))
+    }
+
     fn check_type(&self, applied: &Value) -> Result<(), Error> {
         let text = |key: &str| applied[key].as_str().unwrap_or("");
         let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));

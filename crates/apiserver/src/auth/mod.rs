@@ -1,6 +1,7 @@
 //! Who asks, and may they: authentication, RBAC, impersonation.
 
 pub mod authenticate;
+pub mod flow;
 pub mod impersonate;
 pub mod rbac;
 pub mod tokens;

@@ -46,7 +46,8 @@ pub fn load(server: &Inner) {
             .cloned()
             .collect();
         if known.is_empty() {
-            known = custom::resources(&crd);
+            let place = storage_name(text(&crd, "/spec/group"), text(&crd, "/spec/names/plural"));
+            known = custom::resources(&crd, server.store.count(&place));
         }
         resources.extend(known);
     }

@@ -7,16 +7,19 @@ mod accounts;
 pub mod addresses;
 mod aggregation;
 mod bootstrap;
+mod compaction;
 pub mod crds;
+mod flows;
 mod garbage;
 mod namespaces;
+mod policies;
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Notify, watch};
 
-use crate::auth::rbac;
+use crate::auth::{flow, rbac};
 use crate::kinds::Resource;
 use crate::server::{Error, Inner};
 use crate::storage::{Place, Stored};
@@ -68,6 +71,8 @@ pub struct Controllers {
     pub namespaces: Queue<String>,
     pub garbage: Queue<ObjectKey>,
     pub aggregation: Queue<()>,
+    pub flows: Queue<()>,
+    pub policies: Queue<String>,
     pub workloads: Queue<ObjectKey>,
     pub simulating: bool,
 }
@@ -77,10 +82,14 @@ impl Controllers {
         match &*resource.storage {
             crds::PLACE => self.crds.add(stored.key.to_string()),
             "namespaces" => self.namespaces.add(stored.key.to_string()),
-            _ => {}
+            policies::PLACE => self.policies.add(stored.key.to_string()),
+            _ => self.furniture(resource, stored),
         }
         if &*resource.group == rbac::GROUP && &*resource.plural == "clusterroles" {
             self.aggregation.add(());
+        }
+        if &*resource.group == flow::GROUP {
+            self.flows.add(());
         }
         if stored.deleting || !stored.owners.is_empty() {
             self.garbage.add((resource.storage.clone(), stored.key.clone()));
@@ -92,7 +101,8 @@ impl Controllers {
         match &*resource.storage {
             crds::PLACE => self.crds.add(stored.key.to_string()),
             storage if storage.ends_with(rbac::GROUP) => self.aggregation.add(()),
-            _ => {}
+            storage if storage.ends_with(flow::GROUP) => self.flows.add(()),
+            _ => self.furniture(resource, stored),
         }
         for dependent in server.store.dependents(&stored.uid) {
             self.garbage.add(dependent);
@@ -113,6 +123,18 @@ impl Controllers {
             }
         }
         self.workload(resource, stored);
+    }
+
+    /// What every namespace has is put back when someone changes or deletes it.
+    fn furniture(&self, resource: &Resource, stored: &Stored) {
+        let watched = match &*resource.storage {
+            "configmaps" => stored.name() == accounts::ROOT_CA,
+            "serviceaccounts" => stored.name() == "default",
+            _ => false,
+        };
+        if watched {
+            self.namespaces.add(stored.namespace().to_owned());
+        }
     }
 
     /// Whoever made a pod wants to know what became of it.
@@ -150,6 +172,9 @@ pub async fn start(server: &Arc<Inner>, stopped: watch::Receiver<bool>) -> Resul
     spawn(server, &stopped, crds::run);
     spawn(server, &stopped, namespaces::run);
     spawn(server, &stopped, garbage::run);
+    spawn(server, &stopped, flows::run);
+    spawn(server, &stopped, policies::run);
+    spawn(server, &stopped, compaction::run);
     spawn(server, &stopped, aggregation::run_on_change);
     crate::simulate::start(server, &stopped);
     Ok(())

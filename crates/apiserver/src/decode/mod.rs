@@ -50,7 +50,34 @@ pub fn applied(call: &Call, bytes: &[u8]) -> Result<Value, Status> {
             call.resource.kind
         )));
     }
-    accept(call, value, &expected_kind(call), Some(&json))
+    // A field that the schema does not know stops an apply, whatever `fieldValidation` says.
+    crate::ownership::check_declared(call, &value)?;
+    report_duplicate_keys(call, bytes)?;
+    Ok(value)
+}
+
+/// What an apply made of an object, read like a body. What was applied counts as it was written (an empty map is owned,
+/// too); only the result is read by the kind's fields.
+pub fn merged(call: &Call, value: Value) -> Result<Value, Status> {
+    Ok(read_fields(call, value, &expected_kind(call))?.0)
+}
+
+/// Keys that stand twice in an applied text, in the words of the YAML library.
+fn report_duplicate_keys(call: &Call, bytes: &[u8]) -> Result<(), Status> {
+    let Err(error) = yaml::to_json_strict(bytes) else { return Ok(()) };
+    let error = error.to_string();
+    match call.options.field_validation {
+        FieldValidation::Ignore => {}
+        FieldValidation::Warn => {
+            let lines = error.lines().map(str::trim).filter(|line| line.starts_with("line "));
+            lines.for_each(|line| call.warn(line));
+        }
+        FieldValidation::Strict => {
+            let why = format!("error strict decoding YAML: error converting YAML to JSON: {error}");
+            return Err(Status::bad_request(why));
+        }
+    }
+    Ok(())
 }
 
 /// What a patch made, read like a body: it may have put anything anywhere.
@@ -126,28 +153,38 @@ pub fn go_error(bytes: &[u8], error: &serde_json::Error) -> String {
 /// `text` is the body the value was read from; what a patch made has none.
 fn accept(
     call: &Call,
-    mut value: Value,
+    value: Value,
     expected: &(String, String),
     text: Option<&[u8]>,
 ) -> Result<Value, Status> {
-    check_kind(call, &mut value, expected)?;
-    let (api_version, kind) = expected;
-    let version = crate::kinds::split_api_version(api_version).1;
-    let cannot = |why: &str| {
-        Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
-    };
-    let unknown = match &call.resource.custom {
-        Some(custom) if call.subresource != "scale" => {
-            crate::custom::read(custom, &mut value).map_err(|why| cannot(&why))?
-        }
-        _ => fields::read(api_version, kind, &mut value).map_err(|why| cannot(&why))?,
-    };
+    let (value, unknown) = read_fields(call, value, expected)?;
+    let cannot = |why: &str| cannot_be_handled(expected, why);
     let before = match text {
         Some(_) => Value::Null,
         None => value.clone(),
     };
     report(call, problems(unknown, text), &before, text.is_none(), cannot)?;
     Ok(value)
+}
+
+/// Reads an object by its kind's fields; also answers with the paths of those it does not know, which fall away.
+fn read_fields(
+    call: &Call,
+    mut value: Value,
+    expected: &(String, String),
+) -> Result<(Value, Vec<String>), Status> {
+    check_kind(call, &mut value, expected)?;
+    let unknown = match &call.resource.custom {
+        Some(custom) if call.subresource != "scale" => crate::custom::read(custom, &mut value),
+        _ => fields::read(&expected.0, &expected.1, &mut value),
+    };
+    let unknown = unknown.map_err(|why| cannot_be_handled(expected, &why))?;
+    Ok((value, unknown))
+}
+
+fn cannot_be_handled((api_version, kind): &(String, String), why: &str) -> Status {
+    let version = crate::kinds::split_api_version(api_version).1;
+    Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
 }
 
 /// What is wrong with fields, in the order of the text.

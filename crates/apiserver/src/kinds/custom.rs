@@ -54,6 +54,8 @@ pub struct CustomKind {
     pub source: u64,
     pub preserve_unknown_fields: bool,
     pub deprecation_warning: Option<String>,
+    /// Objects may be kept that were written under another schema: they are pruned and defaulted when they are read.
+    pub reread: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -84,8 +86,8 @@ pub fn source(crd: &Value) -> u64 {
     hasher.finish()
 }
 
-/// One resource for each served version of an accepted CRD.
-pub fn resources(crd: &Value) -> Vec<Arc<Resource>> {
+/// One resource for each served version of an accepted CRD, of which `kept` objects are there already.
+pub fn resources(crd: &Value, kept: usize) -> Vec<Arc<Resource>> {
     let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
     let versions: Vec<&Value> = versions.into_iter().flatten().collect();
     let storage =
@@ -94,17 +96,17 @@ pub fn resources(crd: &Value) -> Vec<Arc<Resource>> {
     versions
         .iter()
         .filter(|version| version["served"] == true)
-        .map(|version| Arc::new(resource(crd, version, storage.clone())))
+        .map(|version| Arc::new(resource(crd, version, storage.clone(), kept > 0 || versions.len() > 1)))
         .collect()
 }
 
-fn resource(crd: &Value, version: &Value, storage_version: Arc<str>) -> Resource {
+fn resource(crd: &Value, version: &Value, storage_version: Arc<str>, reread: bool) -> Resource {
     let group = text(crd, "/spec/group");
     let names = crd.pointer("/status/acceptedNames").filter(|names| !text(names, "/plural").is_empty());
     let names = names.unwrap_or(&crd["spec"]["names"]);
     let kind = text(names, "/kind");
     let plural = text(names, "/plural");
-    let custom = custom_kind(crd, version, storage_version.clone());
+    let custom = custom_kind(crd, version, storage_version.clone(), reread);
     Resource {
         group: group.into(),
         version: text(version, "/name").into(),
@@ -126,7 +128,7 @@ fn resource(crd: &Value, version: &Value, storage_version: Arc<str>) -> Resource
     }
 }
 
-fn custom_kind(crd: &Value, version: &Value, storage_version: Arc<str>) -> CustomKind {
+fn custom_kind(crd: &Value, version: &Value, storage_version: Arc<str>, reread: bool) -> CustomKind {
     let scale = version.pointer("/subresources/scale").map(|scale| ScalePaths {
         spec_replicas: text(scale, "/specReplicasPath").to_owned(),
         status_replicas: text(scale, "/statusReplicasPath").to_owned(),
@@ -158,6 +160,7 @@ fn custom_kind(crd: &Value, version: &Value, storage_version: Arc<str>) -> Custo
         source: source(crd),
         preserve_unknown_fields: crd["spec"]["preserveUnknownFields"] == true,
         deprecation_warning: (version["deprecated"] == true).then(|| deprecation(crd, version)),
+        reread,
     }
 }
 

@@ -34,11 +34,15 @@ pub fn schemas(resource: &Resource) -> Vec<(String, Value)> {
         let properties = crate::object::map_in(&mut schema, "properties");
         properties.insert(
             "apiVersion".into(),
-            json!({ "type": "string", "description": "The version of the API this object is written in." }),
+            json!({ "type": "string", "description": "APIVersion defines which version of the kind this object is written in." }),
         );
-        properties
-            .insert("kind".into(), json!({ "type": "string", "description": "The kind of this object." }));
-        properties.insert("metadata".into(), reference("ObjectMeta"));
+        properties.insert(
+            "kind".into(),
+            json!({ "type": "string", "description": "Kind names what this object is; it cannot change." }),
+        );
+        let mut metadata = reference("ObjectMeta");
+        metadata["description"] = "Standard object's metadata.".into();
+        properties.insert("metadata".into(), metadata);
         schema.entry("type").or_insert(json!("object"));
     }
     let kind =

@@ -132,8 +132,58 @@ fn schemas<'a>(resources: impl Iterator<Item = &'a Arc<Resource>>) -> BTreeMap<S
         }
     }
     let mut all = Schemas::kubernetes().openapi_v3(names);
+    describe_metadata(&mut all);
     all.extend(own);
     all
+}
+
+/// The recorded schemas carry no prose. What every object has is described in our own words.
+const METADATA: [(&str, &str); 15] = [
+    (
+        "annotations",
+        "Annotations are free-form notes that tools keep on the object; nothing selects by them.",
+    ),
+    (
+        "creationTimestamp",
+        "CreationTimestamp is a timestamp of when the server created the object. Read-only.",
+    ),
+    (
+        "deletionGracePeriodSeconds",
+        "DeletionGracePeriodSeconds is how long the object may take to end. Read-only.",
+    ),
+    (
+        "deletionTimestamp",
+        "DeletionTimestamp is when the object is to be gone; set once deletion was asked for. Read-only.",
+    ),
+    ("finalizers", "Finalizers must all be removed by their owners before a deleted object goes."),
+    (
+        "generateName",
+        "GenerateName is a prefix from which the server makes a unique name, when no name is given.",
+    ),
+    ("generation", "Generation counts the changes of the desired state. Read-only."),
+    ("labels", "Labels are keys and values by which objects are selected."),
+    ("managedFields", "ManagedFields says which manager owns which field; for server-side apply."),
+    ("name", "Name is unique within a namespace and cannot change."),
+    ("namespace", "Namespace is the space within which the name is unique; empty for kinds of the cluster."),
+    (
+        "ownerReferences",
+        "OwnerReferences name the objects this one depends on; it is collected when all of them are gone.",
+    ),
+    (
+        "resourceVersion",
+        "ResourceVersion changes with every write; an update that names an old one is refused.",
+    ),
+    ("selfLink", "SelfLink is no longer filled in."),
+    ("uid", "UID tells this object from any other that has or had its name. Read-only."),
+];
+
+fn describe_metadata(schemas: &mut BTreeMap<String, Value>) {
+    let Some(schema) = schemas.get_mut("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta") else { return };
+    for (field, text) in METADATA {
+        if let Some(Value::Object(property)) = schema.pointer_mut(&format!("/properties/{field}")) {
+            property.insert("description".into(), text.into());
+        }
+    }
 }
 
 fn v3(version: &Version) -> Value {

@@ -166,9 +166,12 @@ fn operation(verb: Verb, kind: &Value, definition: &str, answer: &str) -> Value 
     let content = |schema: Value| json!({ "application/json": { "schema": schema }, "application/yaml": { "schema": schema } });
     let mut operation = json!({
         "x-kubernetes-action": action, "x-kubernetes-group-version-kind": kind,
-        "parameters": parameters.iter().map(|(name, kind)| in_query(name, kind)).collect::<Vec<_>>(),
         "responses": { "200": { "description": "OK", "content": content(reference(answer)) }, "401": { "description": "Unauthorized" } },
     });
+    // Clients tell an empty list from none.
+    if !parameters.is_empty() {
+        operation["parameters"] = parameters.iter().map(|(name, kind)| in_query(name, kind)).collect();
+    }
     match verb {
         Verb::Create | Verb::Update => {
             operation["requestBody"] =

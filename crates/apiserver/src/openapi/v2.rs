@@ -18,8 +18,10 @@ pub fn document(registry: &Registry) -> Value {
         paths::add(&mut routes, resource, &definition_name(resource));
     }
     let routes: Map<String, Value> = routes.into_iter().map(|(path, item)| (path, path_item(item))).collect();
-    let definitions: Map<String, Value> =
-        schemas(resources()).into_iter().map(|(name, schema)| (name, lower(schema))).collect();
+    let definitions: Map<String, Value> = schemas(resources())
+        .into_iter()
+        .map(|(name, schema)| (name, lower(without_structure(schema))))
+        .collect();
     json!({
         "swagger": "2.0", "info": { "title": "Kubernetes", "version": "v1.36.3" }, "paths": routes, "definitions": definitions,
         "securityDefinitions": { "BearerToken": {
@@ -27,6 +29,15 @@ pub fn document(registry: &Registry) -> Value {
         } },
         "security": [{ "BearerToken": [] }],
     })
+}
+
+/// Old readers of v2 take a kind that keeps unknown fields for one without any: its schema is left out.
+fn without_structure(schema: Value) -> Value {
+    let kind = &schema["x-kubernetes-group-version-kind"];
+    match schema["x-kubernetes-preserve-unknown-fields"] == true && !kind.is_null() {
+        true => json!({ "type": "object", "x-kubernetes-group-version-kind": kind }),
+        false => schema,
+    }
 }
 
 /// A schema as v2 can say it: references in their old place, none wrapped, nothing nullable.

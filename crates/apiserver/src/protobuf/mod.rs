@@ -33,6 +33,8 @@ struct Declared {
     name: String,
     kind: Kind,
     repeated: bool,
+    /// Go writes the value always; JSON shows it only when there is one.
+    hidden_when_empty: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -60,7 +62,10 @@ fn message(name: &str, fields: &str) -> Message {
         let mut parts = field.splitn(3, ':');
         let (number, name, kind) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?);
         let (kind, repeated) = kind.strip_suffix('*').map_or((kind, false), |kind| (kind, true));
-        Some((number, Declared { name: special::json_name(name), kind: kind_of(kind), repeated }))
+        let (kind, hidden_when_empty) = kind.strip_suffix('?').map_or((kind, false), |kind| (kind, true));
+        let declared =
+            Declared { name: special::json_name(name), kind: kind_of(kind), repeated, hidden_when_empty };
+        Some((number, declared))
     });
     let definition = name.replacen("k8s.io.", "io.k8s.", 1).replace('_', "-");
     Message { fields: fields.collect(), definition }
@@ -158,6 +163,15 @@ fn add(
         crate::object::list_in(object, &declared.name).push(value);
         return Ok(());
     }
+    let empty = match &value {
+        Value::String(text) => text.is_empty(),
+        Value::Bool(yes) => !yes,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        _ => false,
+    };
+    if declared.hidden_when_empty && empty {
+        return Ok(());
+    }
     // A structure that JSON shows inside its parent: `Probe` holds its handler so.
     let inlined = matches!(declared.kind, Kind::Message(_))
         && Schemas::kubernetes()
@@ -231,6 +245,17 @@ mod tests {
             object,
             json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "name" }, "data": { "k": "v" } })
         );
+    }
+
+    #[test]
+    fn empty_values_are_shown_as_json_would_show_them() {
+        // ObjectMeta { name = 1 "", generateName = 2 "x" }: Go writes empty strings too.
+        let meta = [text(1, b""), text(2, b"x")].concat();
+        let raw = [text(1, &meta), vec![4 << 3, 0]].concat();
+        let object = to_json(&envelope("v1", "ConfigMap", &raw)).unwrap();
+        // `immutable` is a pointer in Go: false is not the same as nothing.
+        assert_eq!(object["metadata"], json!({ "generateName": "x" }));
+        assert_eq!(object["immutable"], json!(false));
     }
 
     #[test]

@@ -16,7 +16,9 @@ use tokio::time::Instant;
 use super::Call;
 use super::read::{ListOptions, wait_for};
 use crate::status::Status;
-use crate::storage::{Change, ChangeKind, RevisionError, Stored, Subscription, WatchScope, event_line};
+use crate::storage::{
+    Change, ChangeKind, RevisionError, Stored, Subscription, WatchScope, event_line, last_state,
+};
 
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// How long before its end a watch sends its last bookmark.
@@ -37,6 +39,8 @@ struct Watch {
     bookmark: BookmarkShape,
     backlog: VecDeque<Arc<Change>>,
     subscription: Subscription,
+    /// Only changes after this revision are wanted; it may lie in the future.
+    since: u64,
     /// The bookmark that ends a streaming list is still to be sent.
     initial_end: bool,
     last_sent: u64,
@@ -76,7 +80,7 @@ pub async fn watch(
             return Ok(futures::future::Either::Left(futures::stream::iter([error_line(&status)])));
         }
     };
-    Ok(futures::future::Either::Right(run(call, options, shape, bookmark, subscription)))
+    Ok(futures::future::Either::Right(run(call, options, shape, bookmark, subscription, since)))
 }
 
 pub fn error_line(status: &Status) -> Bytes {
@@ -89,6 +93,7 @@ fn run(
     shape: Shape,
     bookmark: BookmarkShape,
     mut subscription: Subscription,
+    since: Option<u64>,
 ) -> impl Stream<Item = Bytes> + Send {
     let timeout = options
         .timeout
@@ -109,6 +114,7 @@ fn run(
         shape,
         bookmark,
         subscription,
+        since: since.unwrap_or(0),
         done: false,
     };
     futures::stream::unfold(watch, |mut watch| async move { watch.next().await.map(|line| (line, watch)) })
@@ -132,6 +138,7 @@ impl Watch {
                 return Some(self.bookmark_line(revision, json!({ "k8s.io/initial-events-end": "true" })));
             }
             match self.wait().await {
+                Waited::Change(change) if change.revision() <= self.since => {}
                 Waited::Change(change) => {
                     self.last_sent = self.last_sent.max(change.revision());
                     if let Some(line) = self.line(&change) {
@@ -188,8 +195,13 @@ impl Watch {
             None if kind == change.kind => change.line(),
             None => event_line(kind.name(), &self.gone_or_current(change, kind)),
             Some(shape) => {
-                let json = shape(&change.object).to_string();
-                event_line(kind.name(), json.as_bytes())
+                let left =
+                    change.previous.as_ref().filter(|_| kind != change.kind && kind == ChangeKind::Deleted);
+                let json = match left {
+                    Some(previous) => shape(&last_state(previous, change.revision())),
+                    None => shape(&change.object),
+                };
+                event_line(kind.name(), json.to_string().as_bytes())
             }
         })
     }
@@ -198,10 +210,7 @@ impl Watch {
     fn gone_or_current(&self, change: &Change, kind: ChangeKind) -> Bytes {
         match (&change.previous, kind) {
             (Some(previous), ChangeKind::Deleted) if change.kind == ChangeKind::Modified => {
-                let mut value = previous.value();
-                let revision = change.revision().to_string();
-                crate::object::set_meta(&mut value, "resourceVersion", Some(revision.into()));
-                crate::storage::lay_out(&value)
+                last_state(previous, change.revision()).json
             }
             _ => change.object.json.clone(),
         }

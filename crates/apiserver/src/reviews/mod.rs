@@ -3,6 +3,7 @@
 
 mod access;
 mod identity;
+mod logs;
 mod pods;
 
 use http::{Method, StatusCode};
@@ -41,12 +42,18 @@ fn review(
     incoming: &Incoming,
     answer: impl FnOnce(&Call, Value) -> Result<Value, Status>,
 ) -> Result<Answer, Status> {
+    let accept = Accept::read(&incoming.headers)?;
+    // A review has no metadata that a table or its like could show.
+    if accept.form != crate::media::Form::Object {
+        let types = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+        return Err(Status::not_acceptable(format!("only the following media types are accepted: {types}")));
+    }
     let mut body = crate::decode::body(call, BodyType::read(&incoming.headers)?, &incoming.body)?;
     if call.subresource.is_empty() {
         crate::ownership::after_write(call, None, &mut body);
     }
     let answer = answer(call, body)?;
-    Ok(Answer::value(StatusCode::CREATED, &answer, Accept::read(&incoming.headers)?))
+    Ok(Answer::value(StatusCode::CREATED, &answer, accept))
 }
 
 /// The old health of parts that are all this one process.
@@ -80,7 +87,7 @@ fn component_statuses(call: &Call, incoming: &Incoming) -> Result<Answer, Status
 pub async fn subresource(call: &Call, incoming: &Incoming) -> Result<Answer, Status> {
     match (&*call.resource.storage, call.subresource.as_str()) {
         ("serviceaccounts", "token") => review(call, incoming, identity::token_request),
-        ("pods", "log") => pods::log(call, incoming),
+        ("pods", "log") => logs::log(call, incoming),
         ("pods", "binding") => {
             let body = crate::decode::body(call, BodyType::read(&incoming.headers)?, &incoming.body)?;
             let answer = pods::bind_pod(call, &body).await?;

@@ -77,9 +77,10 @@ async fn make_set(player: &Player, deployment: &Value, revision: i64) -> Result<
         },
     });
     player.create(SETS, set).await?;
+    // Through the status, as the real controller does: annotations would count as a change of the desired state.
     let revision = revision.to_string();
     player
-        .change(PLACE, deployment, "", |deployment| {
+        .change(PLACE, deployment, "status", |deployment| {
             let annotations = object::map_in(object::meta_mut(deployment), "annotations");
             annotations.insert(REVISION.into(), revision.as_str().into());
         })

@@ -31,7 +31,13 @@ pub(super) async fn ensure(player: &Player) {
     });
     let made = player.create("nodes", node.clone()).await;
     let told = player.change("nodes", &node, "status", |node| node["status"] = status.clone()).await;
-    if let Err(status) = made.and(told) {
+    // Admission marks a new node as not ready; whoever finds it ready takes the mark off.
+    let untainted = player.change("nodes", &node, "", |node| {
+        if let Some(spec) = node["spec"].as_object_mut() {
+            spec.remove("taints");
+        }
+    });
+    if let Err(status) = made.and(told).and(untainted.await) {
         tracing::warn!(reason = status.reason, "the simulated node could not be written");
     }
 }

@@ -102,12 +102,28 @@ fn condition(kind: &str, status: bool, now: &str, reason: &str) -> Value {
     condition
 }
 
+/// Conditions that others have set on the pod stay, as a kubelet leaves them.
+fn with_conditions_of_others(mut status: Value, pod: &Value) -> Value {
+    let own = |condition: &&Value| {
+        matches!(
+            text(condition, "/type"),
+            "PodReadyToStartContainers" | "Initialized" | "Ready" | "ContainersReady" | "PodScheduled"
+        )
+    };
+    let others = pod["status"]["conditions"].as_array().into_iter().flatten();
+    let others: Vec<Value> = others.filter(|condition| !own(condition)).cloned().collect();
+    if let Some(conditions) = status["conditions"].as_array_mut() {
+        conditions.extend(others);
+    }
+    status
+}
+
 fn base(pod: &Value, phase: &str, ready: bool, reason: &str, now: &str) -> Value {
     let start = match text(pod, "/status/startTime") {
         "" => now,
         start => start,
     };
-    json!({
+    let status = json!({
         "phase": phase, "startTime": start, "hostIP": "192.0.2.1", "hostIPs": [{ "ip": "192.0.2.1" }],
         "qosClass": "BestEffort", "observedGeneration": object::integer(pod, "/metadata/generation").unwrap_or(1),
         "conditions": [
@@ -115,7 +131,8 @@ fn base(pod: &Value, phase: &str, ready: bool, reason: &str, now: &str) -> Value
             condition("Ready", ready, now, reason), condition("ContainersReady", ready, now, reason),
             condition("PodScheduled", true, now, ""),
         ],
-    })
+    });
+    with_conditions_of_others(status, pod)
 }
 
 fn starting(pod: &Value, now: &str) -> Value {

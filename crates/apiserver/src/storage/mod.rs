@@ -355,6 +355,21 @@ impl Store {
         }
     }
 
+    /// Forgets changes up to `revision`, which lies in the past.
+    pub fn compact_to(&self, revision: u64) {
+        let mut state = self.write();
+        let revision = revision.min(state.revision);
+        state.floor = state.floor.max(revision);
+        for collection in state.collections.values_mut() {
+            while collection.log.front().is_some_and(|change| change.revision() <= revision) {
+                if let Some(change) = collection.log.pop_front() {
+                    collection.log_bytes = collection.log_bytes.saturating_sub(change.object.json.len());
+                }
+            }
+            collection.compacted = collection.compacted.max(revision);
+        }
+    }
+
     /// Ends all watches (their clients reconnect), as a shutdown does.
     pub fn close_watches(&self) {
         for collection in self.write().collections.values_mut() {
@@ -522,7 +537,7 @@ fn untyped_from(value: &Value) -> u32 {
 }
 
 /// A deleted object is shown as it last was, at the revision of its deletion.
-fn last_state(previous: &Stored, revision: u64) -> Stored {
+pub fn last_state(previous: &Stored, revision: u64) -> Stored {
     let mut value = previous.value();
     object::set_meta(&mut value, "resourceVersion", Some(revision.to_string().into()));
     Stored {

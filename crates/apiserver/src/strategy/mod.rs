@@ -134,7 +134,12 @@ pub fn desired_state_changed(strategy: Strategy, old: &Value, new: &Value) -> bo
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect()
     };
-    fields(old) != fields(new)
+    // Rollbacks were once asked for by annotation, so a Deployment counts those, too.
+    let annotations = |value: &Value| match object::text(value, "/kind") {
+        "Deployment" => object::meta(value).get("annotations").cloned(),
+        _ => None,
+    };
+    fields(old) != fields(new) || annotations(old) != annotations(new)
 }
 
 /// Fields that selectors of this kind may name, beyond `metadata.name` and `metadata.namespace`.

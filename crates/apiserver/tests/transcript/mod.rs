@@ -156,6 +156,12 @@ fn mask_object(fields: &Map<String, Value>) -> Value {
                 });
                 Some(entries.into())
             }
+            // Conflicts are listed in the order of Go's maps.
+            ("causes", Value::Array(causes)) => {
+                let mut causes: Vec<Value> = causes.iter().map(mask).collect();
+                causes.sort_by_key(Value::to_string);
+                Some(causes.into())
+            }
             // Prose that belongs to others.
             ("columnDefinitions", Value::Array(columns)) => {
                 Some(columns.iter().map(without_description).collect())
@@ -207,4 +213,28 @@ fn mask_text(text: &str) -> String {
     RULES
         .iter()
         .fold(text.to_owned(), |text, (pattern, shown)| pattern.replace_all(&text, *shown).into_owned())
+}
+
+/// What differs between the recorded answer and `got`, for a reader.
+#[allow(dead_code, reason = "the tests compare, the recorder only writes")]
+pub fn difference(case: &str, exchange: &Exchange, got: &Option<Answer>) -> String {
+    let lines = |answer: &Option<Answer>| -> Vec<String> {
+        let Some(answer) = answer else { return Vec::new() };
+        let mut lines = vec![format!("code {}", answer.code)];
+        lines.extend(answer.warnings.iter().cloned());
+        lines.extend(
+            serde_json::to_string_pretty(&answer.body).unwrap_or_default().lines().map(str::to_owned),
+        );
+        lines
+    };
+    let (wanted, got) = (lines(&exchange.answer), lines(got));
+    let (wanted, got) = (wanted.join("\n"), got.join("\n"));
+    let mut shown = format!("{case}\n  {} {}\n", exchange.method, exchange.path);
+    for line in wanted.lines().filter(|line| !got.lines().any(|other| other == *line)).take(12) {
+        shown += &format!("  - {line}\n");
+    }
+    for line in got.lines().filter(|line| !wanted.lines().any(|other| other == *line)).take(12) {
+        shown += &format!("  + {line}\n");
+    }
+    shown
 }

@@ -58,6 +58,9 @@ fn dispatch<'a>(run: &mut Run<'a, '_>, name: &str, is_method: bool, values: Vec<
         ("isQuantity", false, [Value::String(text)]) => {
             Ok(Value::Bool(Quantity::parse(text.as_str()).is_ok()))
         }
+        ("jsonpatch.escapeKey", false, [Value::String(text)]) => {
+            Ok(Value::text(text.as_str().replace('~', "~0").replace('/', "~1")))
+        }
         ("base64.encode", false, [Value::Bytes(bytes)]) => Ok(Value::text(base64::encode(bytes))),
         ("base64.decode", false, [Value::String(text)]) => base64::decode(text.as_str())
             .map(|bytes| Value::Bytes(bytes.into()))

@@ -20,7 +20,8 @@ pub(super) fn etcd(ports: Ports, files: &Files) -> Vec<String> {
 }
 
 pub(super) fn api_server(ports: Ports, files: &Files, options: Options) -> Vec<String> {
-    vec![
+    let tokens = options.recorded_users.then(|| format!("--token-auth-file={}", files.tokens.display()));
+    let mut arguments = vec![
         format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd_client),
         "--bind-address=127.0.0.1".to_owned(),
         format!("--secure-port={}", ports.api_server),
@@ -40,7 +41,9 @@ pub(super) fn api_server(ports: Ports, files: &Files, options: Options) -> Vec<S
         "--allow-privileged=true".to_owned(),
         "--profiling=false".to_owned(),
         format!("--feature-gates=WatchList={}", options.streaming_lists),
-    ]
+    ];
+    arguments.extend(tokens);
+    arguments
 }
 
 pub(super) fn controller_manager(files: &Files) -> Vec<String> {

@@ -20,7 +20,11 @@ pub(super) struct Files {
     pub(super) kubeconfig: PathBuf,
     pub(super) audit_policy: PathBuf,
     pub(super) audit_log: PathBuf,
+    /// Read only when asked for: constant tokens are for recordings.
+    pub(super) tokens: PathBuf,
 }
+
+const TOKENS: &str = "admintoken,admin,admin-uid,system:masters\nusertoken,alice,alice-uid,dev\n";
 
 impl Files {
     pub(super) fn write(folder: &Path, ports: Ports) -> Result<Self> {
@@ -44,6 +48,7 @@ impl Files {
             kubeconfig: write("kubeconfig", &kubeconfig)?,
             audit_policy: write("audit-policy.json", &audit_policy())?,
             audit_log: folder.join("audit.log"),
+            tokens: write("tokens.csv", TOKENS)?,
         })
     }
 

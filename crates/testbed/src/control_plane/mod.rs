@@ -33,11 +33,19 @@ pub struct Options {
     pub streaming_lists: bool,
     /// Without it nothing is garbage collected and namespaces are never gone; starts faster.
     pub controller_manager: bool,
+    /// Whether the bearer tokens `admintoken` (of an administrator) and `usertoken` (of alice) are taken, as recordings of
+    /// requests use them.
+    pub recorded_users: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { version: Kubernetes::default(), streaming_lists: true, controller_manager: true }
+        Self {
+            version: Kubernetes::default(),
+            streaming_lists: true,
+            controller_manager: true,
+            recorded_users: false,
+        }
     }
 }
 

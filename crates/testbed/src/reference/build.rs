@@ -37,8 +37,13 @@ pub(super) fn build(
     let unfinished = module.join(format!("{name}.new"));
     let started = Instant::now();
     let mut command = command(&go, &module);
+    // A package of tests becomes a binary of tests, which takes the same flags.
+    match name.ends_with(".test") {
+        true => command.args(["test", "-c", "-vet=off"]),
+        false => command.arg("build"),
+    };
     command
-        .args(["build", "-v", "-mod=mod", "-ldflags", &linker_flags(recipe)])
+        .args(["-v", "-mod=mod", "-ldflags", &linker_flags(recipe)])
         .arg("-o")
         .arg(&unfinished)
         .arg(package);

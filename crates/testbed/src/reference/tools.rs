@@ -11,6 +11,8 @@ pub enum Tool {
     Sops,
     Age,
     Flux,
+    /// Kubernetes' own end-to-end suite, as one test binary.
+    KubernetesE2e,
     Controller(Controller),
 }
 
@@ -35,7 +37,7 @@ pub enum Kubernetes {
 }
 
 impl Kubernetes {
-    pub fn version(self) -> &'static str {
+    pub const fn version(self) -> &'static str {
         match self {
             Kubernetes::V1_36 => "1.36.3",
             Kubernetes::V1_35 => "1.35.4",
@@ -58,7 +60,8 @@ impl Tool {
     ];
 
     /// What `cargo xtask test --peers` needs besides.
-    pub const PEERS: [Tool; 6] = [
+    pub const PEERS: [Tool; 7] = [
+        Tool::KubernetesE2e,
         Tool::Controller(Controller::Source),
         Tool::Controller(Controller::Kustomize),
         Tool::Controller(Controller::Helm),
@@ -167,6 +170,15 @@ impl Tool {
                 // The release process writes these manifests; the module as published has none, and without any
                 // it does not compile. Commands other than `install` and `bootstrap` do not read them.
                 added_files: &[("cmd/flux/manifests/none.yaml", "{}\n")],
+            },
+            Tool::KubernetesE2e => Recipe {
+                name: "kubernetes-e2e",
+                version: Kubernetes::V1_36.version(),
+                module: "k8s.io/kubernetes",
+                packages: &[("e2e.test", "k8s.io/kubernetes/test/e2e")],
+                version_variable: Some("k8s.io/component-base/version.gitVersion=v"),
+                version_command: &["--version"],
+                added_files: &[],
             },
             Tool::Controller(controller) => controller.recipe(),
         }
