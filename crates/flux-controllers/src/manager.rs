@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use flux_api::digest::Algorithm;
 use flux_api::kinds::{self, Controller, Kind};
 use kube::Client;
 use tokio::net::TcpListener;
@@ -60,6 +61,7 @@ pub struct ManagerOptions {
     pub most_retry: Duration,
     pub artifact_retention_ttl: Duration,
     pub artifact_retention_records: usize,
+    pub artifact_digest_algo: Algorithm,
     pub http_retry: u32,
     pub jitter_percent: u8,
     /// Controllers that differ from the above.
@@ -124,6 +126,7 @@ impl ManagerOptions {
             most_retry: Duration::from_secs(15 * 60),
             artifact_retention_ttl: Duration::from_secs(60),
             artifact_retention_records: 2,
+            artifact_digest_algo: Algorithm::Sha256,
             http_retry: 9,
             jitter_percent: 5,
             tuned: BTreeMap::new(),
@@ -418,6 +421,7 @@ async fn storage(options: &ManagerOptions, servers: &mut Servers) -> std::io::Re
         advertised,
         retention_age: options.artifact_retention_ttl,
         retention_records: options.artifact_retention_records,
+        algorithm: options.artifact_digest_algo,
     })?);
     if let Some(listener) = listener {
         servers.add(serve_files(storage.clone(), listener));

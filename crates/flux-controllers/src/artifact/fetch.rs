@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flux_api::artifact::Artifact;
-use flux_api::digest::Digest as ApiDigest;
+use flux_api::digest::{Algorithm, Digest};
 use futures::StreamExt;
-use sha2::{Digest, Sha256};
 use tokio::io::AsyncWriteExt;
 
+use super::digest::Hasher;
 use super::storage::{self, Storage};
 use super::tree::ArtifactTree;
 
@@ -69,13 +69,14 @@ impl Fetcher {
 
     async fn download_once(&self, artifact: &Artifact) -> Result<(), Error> {
         let failed = |error: reqwest::Error| Error::Download(error.without_url().to_string());
-        let response = self.http.get(&artifact.url).send().await.map_err(failed)?;
+        let response = self.http.get(address(artifact)).send().await.map_err(failed)?;
         if response.status().as_u16() == 404 {
             return Err(Error::NotFound);
         }
         let response = response.error_for_status().map_err(failed)?;
         let mut file = tempfile::tempfile().map_err(storage::Error::from).map(tokio::fs::File::from_std)?;
-        let (mut hash, mut size) = (Sha256::new(), 0_u64);
+        let algorithm = artifact.digest.algorithm().unwrap_or(Algorithm::Sha256);
+        let (mut hash, mut size) = (Hasher::new(algorithm), 0_u64);
         let mut body = response.bytes_stream();
         while let Some(chunk) = body.next().await {
             let chunk = chunk.map_err(failed)?;
@@ -87,7 +88,7 @@ impl Fetcher {
             file.write_all(&chunk).await.map_err(storage::Error::from)?;
         }
         file.flush().await.map_err(storage::Error::from)?;
-        check(&artifact.digest, &hash.finalize())?;
+        check(&artifact.digest, &hash.finish())?;
         self.unpack(file, artifact.clone()).await
     }
 
@@ -101,10 +102,21 @@ impl Fetcher {
     }
 }
 
-fn check(expected: &ApiDigest, found: &[u8]) -> Result<(), Error> {
-    let hex: String = found.iter().map(|byte| format!("{byte:02x}")).collect();
-    if expected.encoded() == hex {
+/// A digest without an algorithm is taken for SHA-256.
+fn check(expected: &Digest, found: &Digest) -> Result<(), Error> {
+    if expected.encoded() == found.encoded() {
         return Ok(());
     }
     Err(Error::Mismatch { expected: expected.as_str().to_owned() })
+}
+
+/// Outside of the cluster its names mean nothing: `SOURCE_CONTROLLER_LOCALHOST` is where artifacts are instead.
+fn address(artifact: &Artifact) -> String {
+    let Ok(host) = std::env::var("SOURCE_CONTROLLER_LOCALHOST") else {
+        return artifact.url.clone();
+    };
+    match url::Url::parse(&artifact.url) {
+        Ok(url) if !host.is_empty() => format!("http://{host}{}", url.path()),
+        _ => artifact.url.clone(),
+    }
 }

@@ -1,9 +1,12 @@
 //! Artifacts: what a source fetched, kept once and read by everybody.
 //!
-//! Beside each tarball, which anyone may download, stands the same tree as a pack that consumers in this
-//! process read in place: unpacked once, whoever asks.
+//! An artifact is stored once, as the tarball that anyone may download. An index beside it lets consumers in this
+//! process read single files in place, and lets the next artifact of the same object copy what did not change.
 
+pub mod digest;
 pub mod fetch;
+pub mod index;
+pub mod pack;
 pub mod serve;
 pub mod storage;
 pub mod tree;

@@ -1,31 +1,37 @@
-//! A tree of files in one file: contents one after another, an index at the end.
+//! The files of a tarball, read in place by its index.
 //!
-//! The index also holds a digest for every file and folder, so that "did anything below this path change?"
-//! is a comparison of two digests.
+//! Also holds a digest for every file and folder, so that "did anything below this path change?" is a comparison of
+//! two digests. Whoever has a tree has its tarball open: it stays readable after it was collected.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use file_tree::{Entry, Error, Files, Kind, TreePath};
+use flate2::read::GzDecoder;
 use sha2::{Digest, Sha256};
 
-const MAGIC: &[u8; 8] = b"fluxtre1";
-const LONGEST_PATH: usize = 1 << 16;
+pub use super::index::Hash;
+use super::index::Index;
 
-pub type Hash = [u8; 32];
+/// Inflated members that are kept: files are mostly read in order.
+const KEPT_MEMBERS: usize = 4;
+const LARGEST_KEPT: usize = 4 << 20;
 
 pub struct ArtifactTree {
-    file: File,
+    tarball: File,
     files: BTreeMap<TreePath, Stored>,
     folders: BTreeMap<TreePath, Hash>,
+    inflated: Mutex<VecDeque<(u64, Arc<Vec<u8>>)>>,
 }
 
 #[derive(Clone, Copy)]
 struct Stored {
+    member: u64,
     offset: u64,
     length: u64,
     executable: bool,
@@ -33,23 +39,32 @@ struct Stored {
 }
 
 impl ArtifactTree {
-    pub fn open(path: &Path) -> io::Result<Self> {
-        let mut file = File::open(path)?;
-        let damaged = || io::Error::new(io::ErrorKind::InvalidData, "damaged artifact tree");
-        let size = file.metadata()?.len();
-        let mut tail = [0; 16];
-        file.seek(SeekFrom::Start(size.checked_sub(16).ok_or_else(damaged)?))?;
-        file.read_exact(&mut tail)?;
-        if &tail[8..] != MAGIC {
-            return Err(damaged());
+    /// Opens a tarball by the index beside it, which must be of this very tarball.
+    pub fn open(tarball: &Path, index: &Path, digest: &str) -> io::Result<Self> {
+        let index = Index::read(index)?;
+        if index.digest != digest {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the index is of another artifact"));
         }
-        let start = u64::from_le_bytes(tail[..8].try_into().map_err(|_| damaged())?);
-        let length = (size - 16).checked_sub(start).ok_or_else(damaged)?;
-        let mut index = vec![0; usize::try_from(length).map_err(|_| damaged())?];
-        file.read_exact_at(&mut index, start)?;
-        let files = read_index(&index, start).ok_or_else(damaged)?;
+        Ok(Self::new(File::open(tarball)?, index))
+    }
+
+    pub(super) fn new(tarball: File, index: Index) -> Self {
+        let files: BTreeMap<TreePath, Stored> = index
+            .files
+            .into_iter()
+            .map(|file| {
+                let stored = Stored {
+                    member: file.member,
+                    offset: file.offset,
+                    length: file.length,
+                    executable: file.executable,
+                    hash: file.hash,
+                };
+                (file.path, stored)
+            })
+            .collect();
         let folders = folder_hashes(&files);
-        Ok(Self { file, files, folders })
+        Self { tarball, files, folders, inflated: Mutex::default() }
     }
 
     /// The digest of the file or folder at `path`; `None` when there is nothing.
@@ -61,69 +76,49 @@ impl ArtifactTree {
     pub fn files(&self) -> impl Iterator<Item = (&TreePath, bool)> {
         self.files.iter().map(|(path, stored)| (path, stored.executable))
     }
-}
 
-/// Writes a tree file by file.
-pub struct TreeWriter {
-    out: BufWriter<File>,
-    offset: u64,
-    files: BTreeMap<TreePath, Stored>,
-}
-
-impl TreeWriter {
-    pub fn new(file: File) -> Self {
-        Self { out: BufWriter::new(file), offset: 0, files: BTreeMap::new() }
+    fn contents(&self, stored: &Stored) -> io::Result<Vec<u8>> {
+        let damaged = || io::Error::new(io::ErrorKind::InvalidData, "damaged artifact");
+        let member = self.member(stored)?;
+        let start = usize::try_from(stored.offset).map_err(|_| damaged())?;
+        let end = start.checked_add(usize::try_from(stored.length).map_err(|_| damaged())?);
+        let bytes = end.and_then(|end| member.get(start..end)).ok_or_else(damaged)?;
+        Ok(bytes.to_vec())
     }
 
-    /// Adds a file. The same path again replaces the earlier one, as in an archive.
-    pub fn add(&mut self, path: TreePath, executable: bool, bytes: &[u8]) -> io::Result<()> {
-        self.out.write_all(bytes)?;
-        let length = bytes.len() as u64;
-        let hash = Sha256::digest(bytes).into();
-        self.files.insert(path, Stored { offset: self.offset, length, executable, hash });
-        self.offset += length;
-        Ok(())
-    }
-
-    pub fn finish(mut self) -> io::Result<()> {
-        for (path, stored) in &self.files {
-            let name = path.as_str().as_bytes();
-            self.out.write_all(&u32::try_from(name.len()).unwrap_or(u32::MAX).to_le_bytes())?;
-            self.out.write_all(name)?;
-            self.out.write_all(&stored.offset.to_le_bytes())?;
-            self.out.write_all(&stored.length.to_le_bytes())?;
-            self.out.write_all(&[u8::from(stored.executable)])?;
-            self.out.write_all(&stored.hash)?;
+    fn member(&self, stored: &Stored) -> io::Result<Arc<Vec<u8>>> {
+        let mut kept = self.inflated.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, member)) = kept.iter().find(|(at, _)| *at == stored.member) {
+            return Ok(member.clone());
         }
-        self.out.write_all(&self.offset.to_le_bytes())?;
-        self.out.write_all(MAGIC)?;
-        self.out.flush()
+        drop(kept);
+        // A member is a little more than its last file; nothing of ours inflates further.
+        let limit = stored.offset.saturating_add(stored.length).saturating_add(64 << 20);
+        let place = Place { file: &self.tarball, at: stored.member };
+        let mut bytes = Vec::new();
+        GzDecoder::new(io::BufReader::new(place)).take(limit).read_to_end(&mut bytes)?;
+        let member = Arc::new(bytes);
+        if member.len() <= LARGEST_KEPT {
+            kept = self.inflated.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.push_front((stored.member, member.clone()));
+            kept.truncate(KEPT_MEMBERS);
+        }
+        Ok(member)
     }
 }
 
-fn read_index(mut index: &[u8], end_of_data: u64) -> Option<BTreeMap<TreePath, Stored>> {
-    let mut files = BTreeMap::new();
-    let mut take = |length: usize| {
-        let (head, rest) = index.split_at_checked(length)?;
-        index = rest;
-        Some(head)
-    };
-    while let Some(length) = take(4) {
-        let length = u32::from_le_bytes(length.try_into().ok()?) as usize;
-        if length > LONGEST_PATH {
-            return None;
-        }
-        let path = TreePath::parse(std::str::from_utf8(take(length)?).ok()?).ok()?;
-        let offset = u64::from_le_bytes(take(8)?.try_into().ok()?);
-        let length = u64::from_le_bytes(take(8)?.try_into().ok()?);
-        let executable = take(1)? == [1];
-        let hash = take(32)?.try_into().ok()?;
-        if offset.checked_add(length)? > end_of_data {
-            return None;
-        }
-        files.insert(path, Stored { offset, length, executable, hash });
+/// A file from some place on.
+struct Place<'a> {
+    file: &'a File,
+    at: u64,
+}
+
+impl Read for Place<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.at)?;
+        self.at += read as u64;
+        Ok(read)
     }
-    Some(files)
 }
 
 /// Each folder's digest covers the names, modes and digests of what is directly in it.
@@ -175,11 +170,10 @@ impl Files for ArtifactTree {
             let error = if self.folders.contains_key(path) { Error::IsFolder } else { Error::NotFound };
             return Err(error(path.clone()));
         };
-        let mut bytes = vec![0; stored.length as usize];
-        self.file
-            .read_exact_at(&mut bytes, stored.offset)
-            .map_err(|error| Error::Unreadable { path: path.clone(), cause: error.to_string() })?;
-        Ok(Cow::Owned(bytes))
+        let contents = self.contents(stored);
+        let contents =
+            contents.map_err(|error| Error::Unreadable { path: path.clone(), cause: error.to_string() })?;
+        Ok(Cow::Owned(contents))
     }
 
     fn list(&self, path: &TreePath) -> Result<Vec<Entry>, Error> {
@@ -217,15 +211,18 @@ impl Files for ArtifactTree {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::artifact::pack::PackWriter;
 
     fn tree(files: &[(&str, &str)]) -> ArtifactTree {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let mut writer = TreeWriter::new(file.reopen().unwrap());
+        let file = tempfile::tempfile().unwrap();
+        let level = flate2::Compression::default();
+        let algorithm = flux_api::digest::Algorithm::Sha256;
+        let mut writer = PackWriter::new(file, algorithm, level, None).unwrap();
         for (name, text) in files {
-            writer.add(path(name), false, text.as_bytes()).unwrap();
+            writer.add_bytes(&path(name), false, text.as_bytes()).unwrap();
         }
-        writer.finish().unwrap();
-        ArtifactTree::open(file.path()).unwrap()
+        let (file, _, _, index) = writer.finish(&mut |_| Err(io::ErrorKind::Unsupported.into())).unwrap();
+        ArtifactTree::new(file, index)
     }
 
     fn path(text: &str) -> TreePath {
@@ -259,12 +256,32 @@ mod tests {
     }
 
     #[test]
+    fn large_and_small_files_stand_side_by_side() {
+        let large = "x".repeat(3 << 20);
+        let names: Vec<String> = (0..200).map(|n| format!("f{n:03}")).collect();
+        let files: Vec<(&str, &str)> = names
+            .iter()
+            .enumerate()
+            .map(|(n, name)| (name.as_str(), if n % 50 == 7 { large.as_str() } else { "small" }))
+            .collect();
+        let tree = tree(&files);
+        for (name, text) in files {
+            assert_eq!(tree.read(&path(name)).unwrap().len(), text.len(), "{name}");
+        }
+    }
+
+    #[test]
     fn damage_is_noticed() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), b"short").unwrap();
-        assert!(ArtifactTree::open(file.path()).is_err());
-        std::fs::write(file.path(), [b"\xff\xff\xff\xff\xff\xff\xff\xff".as_slice(), MAGIC].concat())
-            .unwrap();
-        assert!(ArtifactTree::open(file.path()).is_err());
+        let mut index = Index::default();
+        index.files.push(crate::artifact::index::IndexedFile {
+            path: path("a"),
+            executable: false,
+            hash: [0; 32],
+            member: 5,
+            offset: u64::MAX - 1,
+            length: u64::MAX,
+        });
+        let tree = ArtifactTree::new(tempfile::tempfile().unwrap(), index);
+        assert!(matches!(tree.read(&path("a")), Err(Error::Unreadable { .. })));
     }
 }

@@ -152,6 +152,9 @@ pub(super) fn options(run: &Invocation) -> Result<ManagerOptions, CliError> {
     if let Some(ttl) = flags.some("artifact-retention-ttl") {
         options.artifact_retention_ttl = duration("artifact-retention-ttl", &ttl)?;
         options.artifact_retention_records = flags.number("artifact-retention-records")?;
+        let algorithm = flags.text("artifact-digest-algo");
+        options.artifact_digest_algo =
+            algorithm.parse().map_err(|error| fail!("--artifact-digest-algo: {error}"))?;
     }
     if !run.is("watch-all-namespaces") {
         let namespace = std::env::var("RUNTIME_NAMESPACE");
