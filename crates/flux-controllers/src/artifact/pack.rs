@@ -22,7 +22,7 @@ use super::index::{Chunk, Hash, Index, IndexedFile};
 const CHUNK_BEGINS: u64 = 32;
 const MOST_FILES: usize = 256;
 /// What is held in memory of files that must be read to be named.
-const MOST_HELD: usize = 8 << 20;
+const MOST_UNNAMED: usize = 8 << 20;
 /// A member is inflated as a whole to read one file of it.
 const MEMBER: usize = 1 << 20;
 const COPY: usize = 1 << 18;
@@ -51,9 +51,20 @@ pub struct PackWriter {
     /// Where each chunk of the tarball before begins among its files.
     known: std::collections::HashMap<Hash, (usize, usize)>,
     folder: TreePath,
-    chunk: Vec<Pending>,
-    held: usize,
+    chunk: OpenChunk,
+    member: Member,
     index: Index,
+}
+
+/// The chunk that is being filled.
+#[derive(Default)]
+struct OpenChunk {
+    at: u64,
+    files: usize,
+    key: Sha256,
+    /// Files that are written once it is known whether the tarball before has them.
+    pending: Vec<Pending>,
+    unnamed: usize,
 }
 
 struct Pending {
@@ -82,8 +93,8 @@ impl PackWriter {
             previous,
             known,
             folder: TreePath::root(),
-            chunk: Vec::new(),
-            held: 0,
+            chunk: OpenChunk::default(),
+            member: Member::new(),
             index: Index::default(),
         };
         let mut root = Member::new();
@@ -94,14 +105,37 @@ impl PackWriter {
 
     /// Adds a file whose contents are read only if they are not in the tarball before. Files come in lexical order.
     pub fn add(&mut self, listed: Listed, read: &mut Read<'_>) -> io::Result<()> {
-        self.push(listed, None, read)
+        self.begin(&listed.path, read)?;
+        let folders = self.enter(&listed);
+        self.chunk.pending.push(Pending { listed, folders, bytes: None });
+        Ok(())
     }
 
-    /// Adds a file that is here already.
+    /// Adds a file that has a name and is here already.
+    pub fn add_named(&mut self, listed: Listed, bytes: &[u8]) -> io::Result<()> {
+        self.begin(&listed.path, &mut nothing_to_read)?;
+        self.push(listed, bytes)
+    }
+
+    /// Adds a file that has no name but its digest.
     pub fn add_bytes(&mut self, path: &TreePath, executable: bool, bytes: &[u8]) -> io::Result<()> {
+        if self.chunk.unnamed >= MOST_UNNAMED {
+            self.end_chunk(&mut nothing_to_read)?;
+        }
+        self.begin(path, &mut nothing_to_read)?;
+        self.chunk.unnamed += bytes.len();
         let id = Sha256::digest(bytes).to_vec();
-        let listed = Listed { path: path.clone(), executable, id };
-        self.push(listed, Some(bytes.to_vec()), &mut |_| Err(io::ErrorKind::Unsupported.into()))
+        self.push(Listed { path: path.clone(), executable, id }, bytes)
+    }
+
+    /// Without a tarball before there is nothing to wait for.
+    fn push(&mut self, listed: Listed, bytes: &[u8]) -> io::Result<()> {
+        let folders = self.enter(&listed);
+        if self.previous.is_none() {
+            return self.write(listed, &folders, bytes);
+        }
+        self.chunk.pending.push(Pending { listed, folders, bytes: Some(bytes.to_vec()) });
+        Ok(())
     }
 
     /// Ends the tarball. The index still lacks its digest where only the caller knows it.
@@ -115,18 +149,21 @@ impl PackWriter {
         Ok((file, digest, size, self.index))
     }
 
-    fn push(&mut self, listed: Listed, bytes: Option<Vec<u8>>, read: &mut Read<'_>) -> io::Result<()> {
-        let full = self.chunk.len() >= MOST_FILES || self.held >= MOST_HELD;
-        if full || begins_chunk(&listed.path) {
+    /// Ends the chunk before, if this name begins one.
+    fn begin(&mut self, path: &TreePath, read: &mut Read<'_>) -> io::Result<()> {
+        if self.chunk.files >= MOST_FILES || begins_chunk(path) {
             self.end_chunk(read)?;
         }
-        let folders = self.enter(&listed.path.parent().unwrap_or_default());
-        self.held += bytes.as_ref().map_or(0, Vec::len);
-        self.chunk.push(Pending { listed, folders, bytes });
+        if self.chunk.files == 0 {
+            self.chunk.at = self.out.size();
+        }
+        self.chunk.files += 1;
         Ok(())
     }
 
-    fn enter(&mut self, folder: &TreePath) -> Vec<TreePath> {
+    /// Notes the file in the chunk's key; says which folders come before it.
+    fn enter(&mut self, listed: &Listed) -> Vec<TreePath> {
+        let folder = listed.path.parent().unwrap_or_default();
         let mut missing = Vec::new();
         let mut at = folder.clone();
         while !self.folder.is_within(&at) {
@@ -134,25 +171,33 @@ impl PackWriter {
             at = at.parent().unwrap_or_default();
         }
         missing.reverse();
-        self.folder = folder.clone();
+        self.folder = folder;
+        self.chunk.note(&missing, listed);
         missing
     }
 
     fn end_chunk(&mut self, read: &mut Read<'_>) -> io::Result<()> {
         let chunk = std::mem::take(&mut self.chunk);
-        self.held = 0;
-        if chunk.is_empty() {
+        if chunk.files == 0 {
             return Ok(());
         }
-        let key = key(&chunk);
-        let offset = self.out.size();
-        let files = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
+        let key = chunk.key.finalize().into();
         match self.known.get(&key).copied() {
             Some((number, first)) => self.copy(number, first)?,
-            None => self.compress(chunk, read)?,
+            None => {
+                for pending in chunk.pending {
+                    let bytes = match pending.bytes {
+                        Some(bytes) => bytes,
+                        None => read(&pending.listed)?,
+                    };
+                    self.write(pending.listed, &pending.folders, &bytes)?;
+                }
+                self.end_member()?;
+            }
         }
-        let length = self.out.size() - offset;
-        self.index.chunks.push(Chunk { key, offset, length, files });
+        let length = self.out.size() - chunk.at;
+        let files = u32::try_from(chunk.files).unwrap_or(u32::MAX);
+        self.index.chunks.push(Chunk { key, offset: chunk.at, length, files });
         Ok(())
     }
 
@@ -177,31 +222,48 @@ impl PackWriter {
         Ok(())
     }
 
-    fn compress(&mut self, chunk: Vec<Pending>, read: &mut Read<'_>) -> io::Result<()> {
-        let mut member = Member::new();
-        for pending in chunk {
-            let bytes = match pending.bytes {
-                Some(bytes) => bytes,
-                None => read(&pending.listed)?,
-            };
-            for folder in &pending.folders {
-                member.folder(folder.as_str())?;
-            }
-            let Listed { path, executable, .. } = pending.listed;
-            let offset = member.file(&path, executable, &bytes)?;
-            let (member_at, hash) = (self.out.size(), Sha256::digest(&bytes).into());
-            let length = bytes.len() as u64;
-            self.index.files.push(IndexedFile { path, executable, hash, member: member_at, offset, length });
-            if member.tar.len() >= MEMBER {
-                self.out.write_all(&compress(&member.tar, self.level)?)?;
-                member = Member::new();
-            }
+    fn write(&mut self, listed: Listed, folders: &[TreePath], bytes: &[u8]) -> io::Result<()> {
+        for folder in folders {
+            self.member.folder(folder.as_str())?;
         }
-        if !member.tar.is_empty() {
-            self.out.write_all(&compress(&member.tar, self.level)?)?;
+        let Listed { path, executable, .. } = listed;
+        let offset = self.member.file(&path, executable, bytes)?;
+        let (member, hash) = (self.out.size(), Sha256::digest(bytes).into());
+        let length = bytes.len() as u64;
+        self.index.files.push(IndexedFile { path, executable, hash, member, offset, length });
+        if self.member.tar.len() >= MEMBER {
+            self.end_member()?;
         }
         Ok(())
     }
+
+    fn end_member(&mut self) -> io::Result<()> {
+        if !self.member.tar.is_empty() {
+            self.out.write_all(&compress(&self.member.tar, self.level)?)?;
+            self.member.tar.clear();
+        }
+        Ok(())
+    }
+}
+
+impl OpenChunk {
+    fn note(&mut self, folders: &[TreePath], listed: &Listed) {
+        let mut part = |kind: u8, bytes: &[u8]| {
+            self.key.update([kind]);
+            self.key.update((bytes.len() as u64).to_le_bytes());
+            self.key.update(bytes);
+        };
+        for folder in folders {
+            part(0, folder.as_str().as_bytes());
+        }
+        part(if listed.executable { 2 } else { 1 }, listed.path.as_str().as_bytes());
+        part(3, &listed.id);
+    }
+}
+
+/// For writers whose files are all here.
+fn nothing_to_read(listed: &Listed) -> io::Result<Vec<u8>> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, format!("{} cannot be read by name", listed.path)))
 }
 
 /// FNV-1a: all that matters is that it never changes.
@@ -210,23 +272,6 @@ fn begins_chunk(path: &TreePath) -> bool {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
     (hash >> 32).is_multiple_of(CHUNK_BEGINS)
-}
-
-fn key(chunk: &[Pending]) -> Hash {
-    let mut hash = Sha256::new();
-    let mut part = |kind: u8, bytes: &[u8]| {
-        hash.update([kind]);
-        hash.update((bytes.len() as u64).to_le_bytes());
-        hash.update(bytes);
-    };
-    for pending in chunk {
-        for folder in &pending.folders {
-            part(0, folder.as_str().as_bytes());
-        }
-        part(if pending.listed.executable { 2 } else { 1 }, pending.listed.path.as_str().as_bytes());
-        part(3, &pending.listed.id);
-    }
-    hash.finalize().into()
 }
 
 fn compress(bytes: &[u8], level: Compression) -> io::Result<Vec<u8>> {

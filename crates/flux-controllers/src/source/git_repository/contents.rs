@@ -14,7 +14,7 @@ use super::Found;
 use super::failure::Failure;
 use super::fetch::Module;
 use crate::artifact::Storage;
-use crate::artifact::storage::{Contents, Each};
+use crate::artifact::storage::{Contents, Each, Listed};
 use crate::artifact::tree::ArtifactTree;
 
 /// Where a file's bytes are.
@@ -115,7 +115,7 @@ impl Assembly {
         let files = self.pieces.iter().filter(|(path, _)| path.file_name() == Some(ignore::FILE_NAME));
         let mut texts: Vec<(TreePath, String)> = Vec::new();
         for (path, piece) in files {
-            if let Ok(bytes) = self.read(piece) {
+            if let Ok(bytes) = self.bytes(piece) {
                 texts.push((path.parent().unwrap_or_default(), String::from_utf8_lossy(&bytes).into_owned()));
             }
         }
@@ -124,7 +124,7 @@ impl Assembly {
         self.rules = Ignore::for_source(texts.iter().map(|(folder, text)| (folder, text.as_str())), spec);
     }
 
-    fn read(&self, piece: &Piece) -> io::Result<Vec<u8>> {
+    fn bytes(&self, piece: &Piece) -> io::Result<Vec<u8>> {
         match piece {
             Piece::Blob { store, id, .. } => {
                 self.stores[*store].reader().blob(*id).map(<[u8]>::to_vec).map_err(io::Error::other)
@@ -154,6 +154,28 @@ impl Contents for Assembly {
             }
         }
         Ok(())
+    }
+
+    /// A blob is named by its id, a file of another artifact by its digest.
+    fn listed(&mut self) -> Option<Vec<Listed>> {
+        let mut listed = Vec::with_capacity(self.pieces.len());
+        for (path, piece) in self.pieces.iter().filter(|(path, _)| !self.rules.excludes(path, false)) {
+            let (id, executable) = match piece {
+                Piece::Blob { id, executable, .. } => (id.to_string().into_bytes(), *executable),
+                Piece::Included { tree, path, executable } => {
+                    (self.trees[*tree].hash(path)?.to_vec(), *executable)
+                }
+            };
+            listed.push(Listed { path: path.clone(), executable, id });
+        }
+        Some(listed)
+    }
+
+    fn read(&mut self, file: &Listed) -> io::Result<Vec<u8>> {
+        match self.pieces.get(&file.path) {
+            Some(piece) => self.bytes(piece),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
     }
 }
 
