@@ -9,11 +9,30 @@ pub(crate) struct CliError {
     code: u8,
     mark: &'static str,
     no_such_kind: bool,
+    not_found: bool,
 }
 
 impl CliError {
     pub(crate) fn new(text: impl Into<String>) -> CliError {
-        CliError { text: text.into(), code: 1, mark: "✗", no_such_kind: false }
+        CliError { text: text.into(), code: 1, mark: "✗", no_such_kind: false, not_found: false }
+    }
+
+    /// The API server has no such object.
+    pub(crate) fn not_found(text: impl Into<String>) -> CliError {
+        CliError { not_found: true, ..CliError::new(text) }
+    }
+
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.not_found
+    }
+
+    pub(crate) fn with_code(self, code: u8) -> CliError {
+        CliError { code, ..self }
+    }
+
+    /// Not a failure but news, such as a difference: told with another mark.
+    pub(crate) fn as_warning(self) -> CliError {
+        CliError { mark: "⚠️", ..self }
     }
 
     /// A report has said it all: only the exit code is left.
@@ -58,3 +77,16 @@ macro_rules! fail {
     ($($text:tt)*) => { $crate::error::CliError::new(format!($($text)*)) };
 }
 pub(crate) use fail;
+
+/// An error of the file system as Go words it: `open x: no such file or directory`.
+pub(crate) fn go_io(path: &std::path::Path, error: &std::io::Error) -> String {
+    format!("open {}: {}", path.display(), go_cause(error))
+}
+
+/// The cause alone: without Rust's `(os error 2)` and in lower case.
+pub(crate) fn go_cause(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+}

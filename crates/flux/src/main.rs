@@ -28,8 +28,9 @@ fn main() -> ExitCode {
 }
 
 fn start(words: &[String]) -> Result<(), CliError> {
+    commands::plugin::exec(words)?;
     match tree::parse(words)? {
-        Parsed::Help(row) => output::data(&tree::help_text(row)),
+        Parsed::Help(row) => output::data(&tree::help_text(row, &commands::plugin::installed())),
         Parsed::Version => output::data(&format!("flux version {}\n", commands::version::CLIENT)),
         Parsed::Run(run) => {
             for flag in &run.notices {

@@ -111,6 +111,9 @@ impl Session {
             {
                 CliError::no_such_kind(kind.kind, &kind.api_version())
             }
+            (kube::Error::Api(status), _) if status.code == 404 => {
+                CliError::not_found(status.message.clone())
+            }
             (kube::Error::Api(status), _) => CliError::new(status.message.clone()),
             _ => self.unreachable(&error),
         }
@@ -130,7 +133,7 @@ impl Session {
 }
 
 /// The last of a chain of errors: what really happened.
-fn innermost(error: &dyn std::error::Error) -> String {
+pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
     let mut current = error;
     while let Some(source) = current.source() {
         current = source;

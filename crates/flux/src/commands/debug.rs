@@ -74,7 +74,7 @@ async fn variables(session: &Session, object: &Value) -> Result<(), CliError> {
 
 /// `valuesFrom` in its order, then `values` over it.
 async fn values(session: &Session, object: &Value) -> Result<(), CliError> {
-    let mut merged = json!({});
+    let mut merged = helm::Values::new();
     for reference in object.pointer("/spec/valuesFrom").and_then(Value::as_array).into_iter().flatten() {
         let key = Some(text(reference, "/valuesKey")).filter(|key| !key.is_empty()).unwrap_or("values.yaml");
         let data = referenced(session, reference).await?;
@@ -90,31 +90,24 @@ async fn values(session: &Session, object: &Value) -> Result<(), CliError> {
             "" => {
                 let parsed =
                     yaml::to_json(found.as_bytes()).map_err(|error| fail!("values of '{key}': {error}"))?;
-                merge(&mut merged, parsed);
+                merged.merge(helm::Values::from_json(parsed).unwrap_or_default());
             }
-            path => return Err(fail!("valuesFrom with targetPath '{path}' is not shown yet")),
+            path => merged.set_at(path, found).map_err(|error| {
+                fail!("unable to merge value from key '{key}' into path '{path}': {error}")
+            })?,
         }
     }
     if let Some(values) = object.pointer("/spec/values") {
-        merge(&mut merged, values.clone());
+        merged.merge(helm::Values::from_json(values.clone()).unwrap_or_default());
     }
-    output::data(&output::yaml_text(&merged)?)
-}
-
-fn merge(under: &mut Value, over: Value) {
-    match (under, over) {
-        (Value::Object(under), Value::Object(over)) => {
-            for (key, value) in over {
-                merge(under.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (under, over) if !over.is_null() => *under = over,
-        _ => {}
-    }
+    output::data(&output::yaml_text(&Value::Object(merged.into_map()))?)
 }
 
 /// The data of a ConfigMap or Secret; nothing when it is missing and optional.
-async fn referenced(session: &Session, reference: &Value) -> Result<BTreeMap<String, String>, CliError> {
+pub(super) async fn referenced(
+    session: &Session,
+    reference: &Value,
+) -> Result<BTreeMap<String, String>, CliError> {
     let (kind, name) = (text(reference, "/kind"), text(reference, "/name"));
     let optional = reference.get("optional").and_then(Value::as_bool).unwrap_or(false);
     let failed = |error| session.failed(error, None);

@@ -1,21 +1,31 @@
 //! One file per verb, and where each command line goes.
 
+mod artifact;
+mod build;
 mod check;
 mod completion;
 mod create;
 mod debug;
 mod delete;
+mod diff;
 mod envsubst;
 mod events;
 mod export;
 mod get;
+mod install;
 mod logs;
+mod migrate;
+pub(crate) mod plugin;
 mod reconcile;
 mod resume;
 mod serve;
 mod stats;
 mod suspend;
 mod test;
+mod trace;
+mod tree;
+mod trigger;
+mod uninstall;
 mod up;
 pub(crate) mod version;
 
@@ -49,6 +59,16 @@ pub(crate) async fn run(run: &Invocation) -> Result<(), CliError> {
         "version" => version::run(run).await,
         "envsubst" => envsubst::run(run),
         "completion" => completion::run(run),
+        "build" => build::run(run).await,
+        "diff" => diff::run(run).await,
+        "push" | "pull" | "list" | "tag" => artifact::run(run).await,
+        "tree" => tree::run(run).await,
+        "trace" => trace::run(run).await,
+        "trigger" => trigger::run(run).await,
+        "migrate" => migrate::run(run).await,
+        "plugin" => plugin::run(run).await,
+        "install" => install::run(run).await,
+        "uninstall" => uninstall::run(run).await,
         _ => Err(fail!("`flux {path}` is not available yet")),
     }
 }

@@ -71,7 +71,10 @@ async fn installed(session: &Session) -> Result<Installed, CliError> {
 /// `flux-v2.9.4`, from the labels of the GitRepository CRD.
 pub(crate) fn distribution(labels: &BTreeMap<String, String>) -> String {
     let label = |name: &str| labels.get(&format!("app.kubernetes.io/{name}")).cloned().unwrap_or_default();
-    format!("{}-{}", label("part-of"), label("version"))
+    match label("part-of").as_str() {
+        "" => label("version"),
+        part_of => format!("{part_of}-{}", label("version")),
+    }
 }
 
 /// The images of a Deployment.

@@ -1,10 +1,12 @@
 //! What `--help` prints: usage, subcommands, flags with their defaults.
 
+use crate::commands::plugin::Plugin;
+
 use super::flag::Shape;
 use super::{Args, Flag, GLOBAL, Row, children, flags_of};
 
 /// The help of a command, or of the root.
-pub(crate) fn text(row: Option<&'static Row>) -> String {
+pub(crate) fn text(row: Option<&'static Row>, plugins: &[Plugin]) -> String {
     let path = row.map_or("", |row| row.path);
     let full = if path.is_empty() { "flux".to_owned() } else { format!("flux {path}") };
     let about = row.map_or(
@@ -27,6 +29,13 @@ pub(crate) fn text(row: Option<&'static Row>) -> String {
         let width = below.iter().map(|row| row.name().len()).max().unwrap_or_default().max(11);
         for row in &below {
             out.push_str(&format!("  {:width$} {}\n", row.name(), row.about));
+        }
+    }
+    if row.is_none() && !plugins.is_empty() {
+        out.push_str("\nPlugin Commands:\n");
+        let width = plugins.iter().map(|plugin| plugin.name.len()).max().unwrap_or_default().max(11);
+        for Plugin { name, .. } in plugins {
+            out.push_str(&format!("  {name:width$} Runs the {name} plugin\n"));
         }
     }
     out.push_str(&flags(row));

@@ -121,6 +121,7 @@ pub(super) static ROWS: &[Row] = &[
         boolean_on("network-policy"),
         string("registry", "ghcr.io/fluxcd"),
         string("registry-creds", ""),
+        boolean("single"),
         strings("toleration-keys", ""),
         string("version", "").short('v'),
         boolean_on("watch-all-namespaces"),

@@ -18,7 +18,7 @@ mod value;
 pub(crate) use clap_tree::command as clap_command;
 pub(crate) use flag::Flag;
 pub(crate) use help::text as help_text;
-pub(crate) use parse::{Invocation, Parsed, parse};
+pub(crate) use parse::{Invocation, Parsed, parse, quoted};
 pub(crate) use value::kind_name_namespace;
 
 /// What a command does with words that are not flags.

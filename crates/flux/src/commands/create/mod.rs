@@ -10,6 +10,8 @@ mod secret;
 mod source;
 mod tenant;
 
+pub(super) use secret::{apply as apply_secret, registry_secret};
+
 use flux_api::kinds as api;
 use serde_json::{Map, Value, json};
 

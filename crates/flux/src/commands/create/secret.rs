@@ -60,7 +60,7 @@ pub(super) async fn run(run: &Invocation) -> Result<(), CliError> {
 }
 
 /// Creates the Secret, or writes its values over those of the one that is there.
-pub(super) async fn apply(session: &Session, wanted: &Value) -> Result<(), CliError> {
+pub(in crate::commands) async fn apply(session: &Session, wanted: &Value) -> Result<(), CliError> {
     let api: Api<Secret> = Api::namespaced(session.client.clone(), text(wanted, "/metadata/namespace"));
     let failed = |error| session.failed(error, None);
     let typed = |value: Value| -> Result<Secret, CliError> {
@@ -161,7 +161,9 @@ fn github_app(run: &Invocation, name: &str, namespace: &str) -> Result<Value, Cl
     let id = run.some("app-id").ok_or_else(|| fail!("app ID is required"))?;
     let (owner, installation) = (run.some("app-installation-owner"), run.some("app-installation-id"));
     if owner.is_some() == installation.is_some() {
-        return Err(fail!("exactly one of installation owner or installation ID must be provided"));
+        return Err(fail!(
+            "exactly one of githubAppInstallationOwner or githubAppInstallationID must be provided"
+        ));
     }
     let mut data = Map::new();
     data.insert("githubAppID".to_owned(), id.into());
@@ -243,7 +245,7 @@ fn with_certificates(
         data.insert("ca.crt".to_owned(), authority.into());
     }
     if data.is_empty() {
-        return Err(fail!("at least one of certificate with private key or CA certificate is required"));
+        return Err(fail!("no CA certificate or client certificate pair found"));
     }
     Ok(typed(name, namespace, kind, data.into()))
 }
@@ -335,10 +337,28 @@ fn check_trust_policy(document: &Value) -> Result<(), String> {
 fn oci(run: &Invocation, name: &str, namespace: &str) -> Result<Value, CliError> {
     let needed = |flag: &str| run.some(flag).ok_or_else(|| fail!("--{flag} is required"));
     let (registry, user, password) = (needed("url")?, needed("username")?, needed("password")?);
+    Ok(registry_secret(name, namespace, registry, user, password))
+}
+
+/// What a kubelet or a source needs to pull from a registry.
+pub(in crate::commands) fn registry_secret(
+    name: &str,
+    namespace: &str,
+    registry: &str,
+    user: &str,
+    password: &str,
+) -> Value {
     let auth = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
-    let config = json!({"auths": {registry: {"username": user, "password": password, "auth": auth}}});
-    let data = json!({".dockerconfigjson": config.to_string()});
-    Ok(typed(name, namespace, "kubernetes.io/dockerconfigjson", data))
+    // Laid out as upstream writes it, field for field.
+    let config = format!(
+        "{{\n  \"auths\": {{\n    {}: {{\n      \"username\": {},\n      \"password\": {},\n      \"auth\": {}\n    }}\n  }}\n}}",
+        json!(registry),
+        json!(user),
+        json!(password),
+        json!(auth)
+    );
+    let data = json!({ ".dockerconfigjson": config });
+    typed(name, namespace, "kubernetes.io/dockerconfigjson", data)
 }
 
 fn proxy(run: &Invocation, name: &str, namespace: &str) -> Result<Value, CliError> {
