@@ -9,6 +9,7 @@ mod kinds;
 mod output;
 mod readiness;
 mod session;
+mod ssh;
 mod tree;
 
 use std::process::ExitCode;
@@ -40,7 +41,18 @@ fn start(words: &[String]) -> Result<(), CliError> {
                 .enable_all()
                 .build()
                 .map_err(|error| fail!("cannot start: {error}"))?;
-            runtime.block_on(commands::run(&run))
+            runtime.block_on(until_interrupted(&run))
         }
+    }
+}
+
+/// Ends on Ctrl-C with the code that shells expect. `up` and `serve` end by themselves, after they have tidied up.
+async fn until_interrupted(run: &tree::Invocation) -> Result<(), CliError> {
+    if matches!(run.row.path.split(' ').next(), Some("up" | "serve" | "test")) {
+        return commands::run(run).await;
+    }
+    tokio::select! {
+        ended = commands::run(run) => ended,
+        _ = tokio::signal::ctrl_c() => Err(fail!("interrupted").with_code(130)),
     }
 }

@@ -27,7 +27,7 @@ pub(crate) async fn run(run: &Invocation, kind: &Kind) -> Result<(), CliError> {
 }
 
 /// Asks on stderr, so that stdout stays data; only a yes is a yes.
-pub(super) fn confirmed(question: &str) -> bool {
+pub(crate) fn confirmed(question: &str) -> bool {
     output::plain(&format!("? {question}? [y/N] "));
     let _ = std::io::stderr().flush();
     let mut answer = String::new();

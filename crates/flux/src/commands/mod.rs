@@ -1,6 +1,7 @@
 //! One file per verb, and where each command line goes.
 
 mod artifact;
+mod bootstrap;
 mod build;
 mod check;
 mod completion;
@@ -68,6 +69,7 @@ pub(crate) async fn run(run: &Invocation) -> Result<(), CliError> {
         "migrate" => migrate::run(run).await,
         "plugin" => plugin::run(run).await,
         "install" => install::run(run).await,
+        "bootstrap" => bootstrap::run(run).await,
         "uninstall" => uninstall::run(run).await,
         _ => Err(fail!("`flux {path}` is not available yet")),
     }

@@ -30,9 +30,18 @@ impl Cluster {
         cluster
     }
 
+    /// Without the CRDs, and with Deployments that become ready.
+    pub async fn with_workloads() -> Cluster {
+        Cluster::serve(apiserver::Simulation::On { delay: Duration::ZERO }).await
+    }
+
     /// Without the CRDs.
-    pub async fn empty() -> Cluster {
-        let server = apiserver::Server::builder().start().await.unwrap();
+    async fn empty() -> Cluster {
+        Cluster::serve(apiserver::Simulation::Off).await
+    }
+
+    async fn serve(workloads: apiserver::Simulation) -> Cluster {
+        let server = apiserver::Server::builder().simulation(workloads).start().await.unwrap();
         let listening = server.serve(([127, 0, 0, 1], 0).into()).await.unwrap();
         let objects = Arc::new(Objects::new(Client::new(server.service(), "default")));
         Cluster { kubeconfig: listening.kubeconfig(), server, objects }

@@ -43,7 +43,7 @@ pub struct Outcome {
 }
 
 pub struct Player<'a> {
-    corpus: &'a Corpus,
+    pub corpus: &'a Corpus,
     pub runtime: Handle,
     cluster: Option<Cluster>,
     registry: Option<Registry>,
@@ -241,7 +241,7 @@ impl<'a> Player<'a> {
 fn unplayable(case: &Value) -> Option<&'static str> {
     let is = |field: &str| case[field] == true;
     if case["level"] != "cli" {
-        return Some("a table of an inner function, covered by unit tests");
+        return Some("a table of a function inside of upstream, no command line");
     }
     let outside = is("needs_controllers") || is("needs_network");
     (outside && !is("replay_with_standin")).then_some("needs the internet")

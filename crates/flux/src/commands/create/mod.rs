@@ -10,7 +10,7 @@ mod secret;
 mod source;
 mod tenant;
 
-pub(super) use secret::{apply as apply_secret, registry_secret};
+pub(super) use secret::{apply as apply_secret, key_secret, registry_secret, untyped as plain_secret};
 
 use flux_api::kinds as api;
 use serde_json::{Map, Value, json};
@@ -57,7 +57,7 @@ async fn create(run: &Invocation, kind: &'static Kind, name: &str) -> Result<(),
         return output::export(&object);
     }
     let session = Session::open(run).await?;
-    if let Some(secret) = source::credentials(run, kind, name)? {
+    if let Some(secret) = source::credentials(run, kind, name).await? {
         output::action(&format!("applying secret with {}", words.credentials));
         secret::apply(&session, &secret).await?;
         object["spec"]["secretRef"] = json!({ "name": secret["metadata"]["name"] });

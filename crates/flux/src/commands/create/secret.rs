@@ -2,9 +2,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::Path;
-use std::time::Duration;
 
 use base64::Engine as _;
 use k8s_openapi::api::core::v1::Secret;
@@ -17,16 +15,17 @@ use crate::error::{CliError, fail};
 use crate::kinds::text;
 use crate::output;
 use crate::session::{self, FIELD_MANAGER, Session};
+use crate::ssh::{self, KeyPair};
 use crate::tree::Invocation;
 
 use super::source::GitAddress;
-use super::{go_error, labels, read};
+use super::{labels, read};
 
 pub(super) async fn run(run: &Invocation) -> Result<(), CliError> {
     let name = run.name().unwrap_or_default();
     let namespace = session::namespace(run)?;
     let (mut secret, what) = match run.row.name() {
-        "git" => (git(run, name, &namespace)?, "git"),
+        "git" => (git(run, name, &namespace).await?, "git"),
         "githubapp" => (github_app(run, name, &namespace)?, "githubapp"),
         "helm" => {
             let secret = helm(run, name, &namespace, "tls-crt-file", "tls-key-file", "ca-crt-file")?;
@@ -52,6 +51,9 @@ pub(super) async fn run(run: &Invocation) -> Result<(), CliError> {
         // One empty line more than other exports, except for tls: upstream's.
         let end = if what == "tls" { "" } else { "\n" };
         return output::data(&format!("---\n{}{end}", output::yaml_text(&secret)?));
+    }
+    if let Some(key) = secret.pointer("/stringData/identity.pub").and_then(Value::as_str) {
+        output::generating(&format!("deploy key: {key}"));
     }
     let session = Session::open(run).await?;
     apply(&session, &secret).await?;
@@ -85,7 +87,7 @@ pub(in crate::commands) async fn apply(session: &Session, wanted: &Value) -> Res
 }
 
 /// A Secret without a type, which the server fills in.
-pub(super) fn untyped(name: &str, namespace: &str, data: Value) -> Value {
+pub(in crate::commands) fn untyped(name: &str, namespace: &str, data: Value) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Secret",
@@ -104,11 +106,11 @@ pub(super) fn opaque(name: &str, namespace: &str, data: Value) -> Value {
     typed(name, namespace, "Opaque", data)
 }
 
-fn git(run: &Invocation, name: &str, namespace: &str) -> Result<Value, CliError> {
+async fn git(run: &Invocation, name: &str, namespace: &str) -> Result<Value, CliError> {
     let url = run.some("url").ok_or_else(|| fail!("url is required"))?;
     let address = GitAddress::parse(url)?;
     if address.scheme == "ssh" {
-        return over_ssh(run, name, namespace, &address);
+        return over_ssh(run, name, namespace, &address).await;
     }
     let (user, password, token) = (run.some("username"), run.some("password"), run.some("bearer-token"));
     let mut data = Map::new();
@@ -133,27 +135,38 @@ fn git(run: &Invocation, name: &str, namespace: &str) -> Result<Value, CliError>
     Ok(untyped(name, namespace, data.into()))
 }
 
-/// Key pair and host key. The host is asked first, since without its key nothing can be stored.
-pub(super) fn over_ssh(
+/// Key pair and host key, as a source wants them.
+pub(super) async fn over_ssh(
     run: &Invocation,
-    _name: &str,
-    _namespace: &str,
+    name: &str,
+    namespace: &str,
     address: &GitAddress,
 ) -> Result<Value, CliError> {
-    if let Some(file) = run.some("private-key-file") {
-        read(file, "failed to open private key file")?;
-    }
-    let host = if address.host.contains(':') { address.host.clone() } else { format!("{}:22", address.host) };
-    let failed = |error: &std::io::Error| {
-        fail!("SSH key scan for host {host} failed, error: dial tcp {host}: connect: {}", go_error(error))
+    let password = run.some("password");
+    let pair = match run.some("private-key-file") {
+        Some(file) => KeyPair::read(read(file, "failed to open private key file")?, password)?,
+        None => {
+            let text = |flag: &str| run.text(flag);
+            KeyPair::generate(text("ssh-key-algorithm"), text("ssh-rsa-bits"), text("ssh-ecdsa-curve"))?
+        }
     };
-    let mut places = host.to_socket_addrs().map_err(|error| failed(&error))?;
-    let place =
-        places.next().ok_or_else(|| fail!("SSH key scan for host {host} failed, error: no such host"))?;
-    TcpStream::connect_timeout(&place, Duration::from_secs(30)).map_err(|error| failed(&error))?;
-    Err(fail!(
-        "reading the host key of {host} is not available yet; create the secret with `kubectl create secret generic` from identity, identity.pub and known_hosts"
-    ))
+    let known_hosts = ssh::scan_host_key(&address.host).await?;
+    Ok(key_secret(name, namespace, pair, &known_hosts, password))
+}
+
+/// A Secret that lets a source in by key.
+pub(in crate::commands) fn key_secret(
+    name: &str,
+    namespace: &str,
+    pair: KeyPair,
+    known_hosts: &str,
+    password: Option<&str>,
+) -> Value {
+    let mut data = json!({"identity": pair.private.into_exposed(), "identity.pub": pair.public, "known_hosts": known_hosts});
+    if let Some(password) = password {
+        data["password"] = password.into();
+    }
+    untyped(name, namespace, data)
 }
 
 fn github_app(run: &Invocation, name: &str, namespace: &str) -> Result<Value, CliError> {

@@ -3,6 +3,7 @@
 use flux_api::kinds as api;
 use serde_json::{Value, json};
 
+use crate::commands::delete::confirmed;
 use crate::error::{CliError, fail};
 use crate::kinds::Kind;
 use crate::output;
@@ -178,7 +179,11 @@ fn ignore(run: &Invocation) -> Value {
 }
 
 /// The Secret that a source's credentials go to, if there are any.
-pub(super) fn credentials(run: &Invocation, kind: &Kind, name: &str) -> Result<Option<Value>, CliError> {
+pub(super) async fn credentials(
+    run: &Invocation,
+    kind: &Kind,
+    name: &str,
+) -> Result<Option<Value>, CliError> {
     let is_source = [api::GIT_REPOSITORY, api::HELM_REPOSITORY, api::BUCKET].contains(kind.api);
     if !is_source || run.some("secret-ref").is_some() {
         return Ok(None);
@@ -195,7 +200,14 @@ pub(super) fn credentials(run: &Invocation, kind: &Kind, name: &str) -> Result<O
     }
     let address = GitAddress::parse(run.text("url"))?;
     if address.scheme == "ssh" {
-        return secret::over_ssh(run, name, &namespace, &address).map(Some);
+        let secret = secret::over_ssh(run, name, &namespace, &address).await?;
+        let part = |key: &str| secret["stringData"][key].as_str().unwrap_or_default().to_owned();
+        output::success(&format!("collected public key from SSH server:\n{}", part("known_hosts")));
+        output::generating(&format!("deploy key: {}", part("identity.pub")));
+        if !run.is("silent") && !confirmed("Have you added the deploy key to your repository") {
+            return Err(fail!("aborting"));
+        }
+        return Ok(Some(secret));
     }
     if address.scheme == "http" {
         output::warning("insecure configuration: credentials configured for an HTTP URL");

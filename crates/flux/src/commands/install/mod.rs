@@ -3,6 +3,8 @@
 mod component;
 mod manifests;
 mod rbac;
+#[cfg(test)]
+mod tests;
 mod verify;
 
 pub(super) use component::Component;

@@ -1,0 +1,252 @@
+//! What a person meets who types something else than they meant, or whose cluster is not there: one clear line, and an exit code.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Output, Stdio};
+
+use kube::Client;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::json;
+
+fn flux() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flux"));
+    command.env_clear().env("HOME", "/nonexistent").env("TZ", "UTC");
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// One line behind a cross, exit code 1, nothing on stdout.
+fn one_line(output: &Output) -> String {
+    let text = said(output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.starts_with("✗ ") && output.stdout.is_empty(), "{text}");
+    assert!(!text.contains("panicked") && !text.contains("RUST_BACKTRACE"), "{text}");
+    text
+}
+
+/// A cluster in this process, its administrator's kubeconfig, and a client.
+struct Cluster {
+    runtime: tokio::runtime::Runtime,
+    server: apiserver::Handle,
+    folder: tempfile::TempDir,
+}
+
+impl Cluster {
+    fn start() -> Cluster {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let server = runtime.block_on(async {
+            let server = apiserver::Server::builder().start().await.unwrap();
+            let listening = server.serve(([127, 0, 0, 1], 0).into()).await.unwrap();
+            listening.write_kubeconfig(&folder.path().join("kubeconfig")).unwrap();
+            server
+        });
+        Cluster { runtime, server, folder }
+    }
+
+    fn with_definitions() -> Cluster {
+        let cluster = Cluster::start();
+        cluster.runtime.block_on(async {
+            let client = Client::new(cluster.server.service(), "default");
+            let resource = kube::api::ApiResource {
+                group: "apiextensions.k8s.io".to_owned(),
+                version: "v1".to_owned(),
+                api_version: "apiextensions.k8s.io/v1".to_owned(),
+                kind: "CustomResourceDefinition".to_owned(),
+                plural: "customresourcedefinitions".to_owned(),
+            };
+            let api: Api<DynamicObject> = Api::all_with(client, &resource);
+            for crd in flux_api::crds::all() {
+                api.create(&PostParams::default(), &serde_json::from_value(crd).unwrap()).await.unwrap();
+            }
+        });
+        cluster
+    }
+
+    fn flux(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = flux();
+        command.env("KUBECONFIG", self.folder.path().join("kubeconfig")).args(words);
+        command
+    }
+
+    fn apply(&self, kind: &flux_api::kinds::Kind, name: &str, spec: serde_json::Value) {
+        self.runtime.block_on(async {
+            let client = Client::new(self.server.service(), "default");
+            let resource = kube::api::ApiResource {
+                group: kind.group.to_owned(),
+                version: kind.version.to_owned(),
+                api_version: kind.api_version(),
+                kind: kind.kind.to_owned(),
+                plural: kind.plural.to_owned(),
+            };
+            let api: Api<DynamicObject> = Api::namespaced_with(client, "default", &resource);
+            let object = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name}, "spec": spec});
+            api.patch(name, &PatchParams::apply("test").force(), &Patch::Apply(object)).await.unwrap();
+        });
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.server.shutdown();
+    }
+}
+
+const NOBODY: &str = "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n\
+    users: [{name: u, user: {}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n";
+
+#[test]
+fn a_cluster_that_is_not_there_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, NOBODY).unwrap();
+    for words in
+        [vec!["get", "ks"], vec!["reconcile", "ks", "x"], vec!["export", "ks", "x"], vec!["tree", "ks", "x"]]
+    {
+        let text = one_line(&flux().args(&words).env("KUBECONFIG", &kubeconfig).output().unwrap());
+        assert!(text.contains("connection refused") && text.contains("127.0.0.1:1"), "{text}");
+    }
+}
+
+#[test]
+fn a_wrong_kubeconfig_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("nowhere");
+    let text = one_line(&flux().args(["get", "ks"]).env("KUBECONFIG", &missing).output().unwrap());
+    assert!(text.contains("kubeconfig"), "{text}");
+    let broken = folder.path().join("broken");
+    std::fs::write(&broken, "clusters: [").unwrap();
+    let text = one_line(&flux().args(["get", "ks", "--kubeconfig"]).arg(&broken).output().unwrap());
+    assert!(text.contains("kubeconfig"), "{text}");
+    let context = folder.path().join("context");
+    std::fs::write(&context, NOBODY).unwrap();
+    let text = one_line(
+        &flux().args(["get", "ks", "--context=other", "--kubeconfig"]).arg(&context).output().unwrap(),
+    );
+    assert!(text.contains("other"), "{text}");
+}
+
+#[test]
+fn missing_definitions_are_told_with_the_kind() {
+    let cluster = Cluster::start();
+    let text = one_line(&cluster.flux(&["get", "ks"]));
+    assert!(text.contains("no matches for kind \"Kustomization\""), "{text}");
+    assert_eq!(cluster.flux(&["get", "all"]).status.code(), Some(0));
+}
+
+#[test]
+fn without_permission_the_server_says_who_may_not_what() {
+    let cluster = Cluster::with_definitions();
+    let text = one_line(&cluster.flux(&["get", "ks", "--as=nobody"]));
+    assert!(text.contains("forbidden") && text.contains("nobody"), "{text}");
+    let wrong = cluster.flux(&["get", "ks", "--token=wrong"]);
+    assert!(one_line(&wrong).to_lowercase().contains("unauthorized"), "{}", said(&wrong));
+}
+
+#[test]
+fn a_name_that_is_not_there_is_told_with_the_namespace_or_the_resource() {
+    let cluster = Cluster::with_definitions();
+    let text = one_line(&cluster.flux(&["get", "ks", "nope"]));
+    assert_eq!(text, "✗ Kustomization object 'nope' not found in \"flux-system\" namespace\n");
+    let text = one_line(&cluster.flux(&["reconcile", "ks", "nope"]));
+    assert!(text.contains("\"nope\" not found"), "{text}");
+}
+
+#[test]
+fn an_ambiguous_or_unknown_word_is_explained() {
+    let cluster = Cluster::with_definitions();
+    let text = one_line(&cluster.flux(&["trace", "nonsense", "x"]));
+    assert!(text.contains("doesn't have a resource type"), "{text}");
+    let output = flux().arg("gett").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("Did you mean this?\n\tget"), "{}", said(&output));
+    let text = one_line(&flux().args(["get", "ks", "--nope"]).output().unwrap());
+    assert!(text.contains("unknown flag: --nope"), "{text}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let cluster = Cluster::with_definitions();
+    for number in 0..200 {
+        let spec = json!({"interval": "1m", "url": format!("https://example.com/{}", "x".repeat(300))});
+        cluster.apply(&flux_api::kinds::GIT_REPOSITORY, &format!("source-{number}"), spec);
+    }
+    let mut child = cluster
+        .command(&["export", "source", "git", "--all", "-n", "default"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert_eq!(first, "---\n");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(said(&output), "");
+}
+
+#[test]
+fn an_interrupt_ends_a_wait_at_once() {
+    let cluster = Cluster::with_definitions();
+    let spec = json!({"interval": "1m", "url": "https://example.com/x"});
+    cluster.apply(&flux_api::kinds::GIT_REPOSITORY, "waiting", spec);
+    let mut child = cluster
+        .command(&["reconcile", "source", "git", "waiting", "-n", "default"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut talk = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with('◎') {
+        line.clear();
+        assert_ne!(talk.read_line(&mut line).unwrap(), 0, "it ended before it waited");
+    }
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let status = child.wait().unwrap();
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut talk, &mut rest).unwrap();
+    assert!(!rest.contains("panicked"), "{rest}");
+    assert!(!status.success());
+    assert_eq!(status.code(), Some(130), "{rest}");
+}
+
+/// What scripts and people type: singular, plural and short.
+#[test]
+fn aliases_mean_the_same_command() {
+    for (one, other) in [
+        ("get ks", "get kustomizations"),
+        ("get kustomization", "get kustomizations"),
+        ("get hr", "get helmreleases"),
+        ("get source git", "get sources git"),
+        ("get image policy", "get images policy"),
+        ("get alert", "get alerts"),
+        ("reconcile ks x", "reconcile kustomization x"),
+        ("suspend hr x", "suspend helmrelease x"),
+        ("export ks x", "export kustomization x"),
+        ("tree ks x", "tree kustomization x"),
+        ("build ks x", "build kustomization x"),
+        ("debug hr x", "debug helmrelease x"),
+        ("plugin ls", "plugin list"),
+    ] {
+        let run = |words: &str| {
+            let output = Command::new(env!("CARGO_BIN_EXE_flux"))
+                .args(words.split(' '))
+                .env_clear()
+                .env("KUBECONFIG", "/nonexistent/kubeconfig")
+                .output()
+                .unwrap();
+            (output.status.code(), output.stdout, output.stderr)
+        };
+        assert_eq!(run(one), run(other), "{one}");
+    }
+}
