@@ -31,7 +31,7 @@ impl CliError {
     }
 
     /// Not a failure but news, such as a difference: told with another mark.
-    pub(crate) fn as_warning(self) -> CliError {
+    pub(crate) fn into_warning(self) -> CliError {
         CliError { mark: "⚠️", ..self }
     }
 

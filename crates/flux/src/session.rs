@@ -162,7 +162,16 @@ fn value(object: &DynamicObject, kind: &Kind) -> Value {
 
 async fn config(run: &Invocation) -> Result<Config, CliError> {
     let read = kubeconfig(run);
-    let bad = |error: &dyn std::error::Error| fail!("kubeconfig: {error}: {}", innermost(error));
+    let bad = |error: &dyn std::error::Error| {
+        // The first line only: what follows quotes the file, which may hold a token.
+        let first = |text: String| text.lines().next().unwrap_or_default().to_owned();
+        let (outer, inner) = (first(error.to_string()), first(innermost(error)));
+        if outer.contains(&inner) {
+            fail!("kubeconfig: {outer}")
+        } else {
+            fail!("kubeconfig: {outer}: {inner}")
+        }
+    };
     let mut kubeconfig = match read {
         Ok(kubeconfig) => kubeconfig,
         Err(error) => {

@@ -65,8 +65,33 @@ impl Cluster {
             for crd in flux_api::crds::all() {
                 api.create(&PostParams::default(), &serde_json::from_value(crd).unwrap()).await.unwrap();
             }
+            for kind in flux_api::kinds::ALL {
+                cluster.served(kind).await;
+            }
         });
         cluster
+    }
+
+    fn api(&self, kind: &flux_api::kinds::Kind) -> Api<DynamicObject> {
+        let resource = kube::api::ApiResource {
+            group: kind.group.to_owned(),
+            version: kind.version.to_owned(),
+            api_version: kind.api_version(),
+            kind: kind.kind.to_owned(),
+            plural: kind.plural.to_owned(),
+        };
+        Api::namespaced_with(Client::new(self.server.service(), "default"), "default", &resource)
+    }
+
+    /// A definition takes a moment until its kind can be asked for.
+    async fn served(&self, kind: &flux_api::kinds::Kind) {
+        let limit = std::time::Duration::from_secs(30);
+        let served = async {
+            while self.api(kind).list(&kube::api::ListParams::default()).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(limit, served).await.unwrap();
     }
 
     fn flux(&self, words: &[&str]) -> Output {
@@ -80,18 +105,10 @@ impl Cluster {
     }
 
     fn apply(&self, kind: &flux_api::kinds::Kind, name: &str, spec: serde_json::Value) {
+        let object = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name}, "spec": spec});
+        let parameters = PatchParams::apply("test").force();
         self.runtime.block_on(async {
-            let client = Client::new(self.server.service(), "default");
-            let resource = kube::api::ApiResource {
-                group: kind.group.to_owned(),
-                version: kind.version.to_owned(),
-                api_version: kind.api_version(),
-                kind: kind.kind.to_owned(),
-                plural: kind.plural.to_owned(),
-            };
-            let api: Api<DynamicObject> = Api::namespaced_with(client, "default", &resource);
-            let object = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name}, "spec": spec});
-            api.patch(name, &PatchParams::apply("test").force(), &Patch::Apply(object)).await.unwrap();
+            self.api(kind).patch(name, &parameters, &Patch::Apply(object)).await.unwrap()
         });
     }
 }

@@ -137,7 +137,10 @@ async fn crds(session: &Session) -> bool {
         let name = crd.metadata.name.as_deref().unwrap_or_default();
         let stored = crd.status.as_ref().and_then(|status| status.stored_versions.as_ref()?.last());
         match stored {
-            Some(version) => output::success(&format!("{name}/{version}")),
+            Some(version) => {
+                output::success(&format!("{name}/{version}"));
+                tell_of_pruned_fields(crd);
+            }
             None => {
                 fine = false;
                 output::failure(&format!("no stored versions for {name}"));
@@ -145,4 +148,18 @@ async fn crds(session: &Session) -> bool {
         }
     }
     fine
+}
+
+/// Definitions of another Flux may lack fields of ours; what is written there would be lost in silence.
+fn tell_of_pruned_fields(crd: &CustomResourceDefinition) {
+    let name = crd.metadata.name.as_deref().unwrap_or_default();
+    let known = flux_api::kinds::ALL.iter().find(|kind| format!("{}.{}", kind.plural, kind.group) == name);
+    let (Some(kind), Ok(theirs)) = (known, serde_json::to_value(crd)) else { return };
+    let dropped = super::pruned::dropped(&flux_api::crds::definition(kind), &theirs);
+    if !dropped.is_empty() {
+        output::warning(&format!(
+            "{name}: the cluster's definition drops {}; `flux install` writes ours",
+            dropped.join(", ")
+        ));
+    }
 }

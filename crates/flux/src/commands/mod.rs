@@ -17,6 +17,7 @@ mod install;
 mod logs;
 mod migrate;
 pub(crate) mod plugin;
+mod pruned;
 mod reconcile;
 mod resume;
 mod serve;

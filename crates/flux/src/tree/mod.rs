@@ -13,6 +13,8 @@ mod objects;
 mod ours;
 mod parse;
 pub(crate) mod serve;
+#[cfg(test)]
+mod surface;
 mod value;
 
 pub(crate) use clap_tree::command as clap_command;
@@ -101,6 +103,11 @@ pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
     [lifecycle::ROWS, objects::ROWS, create::ROWS, inspect::ROWS, ours::ROWS, serve::rows()]
         .into_iter()
         .flatten()
+}
+
+/// Whether upstream does not have it.
+fn is_ours(row: &Row) -> bool {
+    ours::ROWS.iter().chain(serve::rows()).any(|own| own.path == row.path)
 }
 
 /// The command with exactly this path.

@@ -108,12 +108,14 @@ fn takes_next(row: Option<&'static Row>, word: &str) -> bool {
 
 fn unknown_command(word: &str) -> CliError {
     let mut text = format!("unknown command {} for \"flux\"", quoted(word));
-    let near: Vec<_> = children("")
-        .into_iter()
-        .filter(|row| {
-            !row.hidden && (distance(word, row.name()) <= 2 || row.name().starts_with(&word.to_lowercase()))
-        })
-        .collect();
+    let mut near = children("");
+    near.retain(|row| {
+        !row.hidden && (distance(word, row.name()) <= 2 || row.name().starts_with(&word.to_lowercase()))
+    });
+    // Whoever meant a command that Flux has always had is not sent to one of ours.
+    if near.iter().any(|row| !super::is_ours(row)) {
+        near.retain(|row| !super::is_ours(row));
+    }
     if !near.is_empty() {
         text.push_str("\n\nDid you mean this?\n");
         for row in near {

@@ -27,7 +27,24 @@ impl Cluster {
             let created = cluster.objects.request("POST", path, "application/json", &crd).await;
             assert!(created.is_fine(), "{:?}", created.body);
         }
+        for kind in flux_api::kinds::ALL {
+            cluster.served(kind).await;
+        }
         cluster
+    }
+
+    /// Waits until the kind of a definition can be asked for.
+    async fn served(&self, kind: &flux_api::kinds::Kind) {
+        let path = format!("/apis/{}", kind.api_version());
+        for _ in 0..1000 {
+            let listed = self.objects.request("GET", &path, "application/json", &Value::Null).await;
+            let resources = listed.body["resources"].as_array().cloned().unwrap_or_default();
+            if resources.iter().any(|one| one["name"] == kind.plural) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{} is not served", kind.kind);
     }
 
     /// Without the CRDs, and with Deployments that become ready.

@@ -179,7 +179,7 @@ impl Build<'_> {
         let Some(file) = &self.file else {
             return live.ok_or_else(|| fail!("failed to get kustomization object: {} not found", self.name));
         };
-        let read = self.from_file(file).map_err(|error| fail!("failed to get kustomization object: {error}"));
+        let read = self.in_file(file).map_err(|error| fail!("failed to get kustomization object: {error}"));
         let mut kustomization = read?;
         if let Some(status) = live.as_ref().and_then(|live| live.get("status"))
             && status.get("inventory").is_some()
@@ -189,7 +189,7 @@ impl Build<'_> {
         Ok(kustomization)
     }
 
-    fn from_file(&self, file: &Path) -> Result<Value, CliError> {
+    fn in_file(&self, file: &Path) -> Result<Value, CliError> {
         let shown = file.display();
         let bytes = std::fs::read(file).map_err(|error| {
             fail!("failed to read kustomization file {shown}: {}", crate::error::go_io(file, &error))

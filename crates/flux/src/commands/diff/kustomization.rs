@@ -40,7 +40,7 @@ pub(super) async fn run(run: &Invocation) -> Result<(), CliError> {
     }
     if told.changed {
         let text = "identified at least one change, exiting with non-zero exit code";
-        return Err(CliError::new(text).as_warning());
+        return Err(CliError::new(text).into_warning());
     }
     Ok(())
 }

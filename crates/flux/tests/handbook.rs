@@ -1,0 +1,148 @@
+//! The commands that handbooks tell people to type, verbatim, on both kinds of cluster and with both command lines: ours, and the real
+//! flux 2.9.4 against our controllers.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use flux_api::kinds::{Controller, GIT_REPOSITORY, KUSTOMIZATION, Kind};
+use flux_controllers::manager::{Manager, ManagerOptions};
+use kube::Api;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+use testbed::Cluster;
+use testbed::git_server::GitServer;
+use testbed::reference::{self, Tool};
+
+const NAMESPACE: &str = "flux-system";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn handbook_commands_on_the_embedded_server() {
+    handbook(&Cluster::embedded().await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn handbook_commands_on_a_real_control_plane() {
+    handbook(&Cluster::real().await.unwrap()).await;
+}
+
+async fn handbook(cluster: &Cluster) {
+    for (_, text) in flux_api::crds::yaml() {
+        cluster.apply_crds(&text).await.unwrap();
+    }
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+    cluster.apply_yaml("default", &namespace.to_string()).await.unwrap();
+    let server = GitServer::start().unwrap();
+    let fleet = server.create("fleet").unwrap();
+    let file = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\n  namespace: default\ndata:\n  key: value\n";
+    fleet.commit("first", &[("apps/production/app.yaml", file)]).unwrap();
+    let storage = tempfile::tempdir().unwrap();
+    let controllers = BTreeSet::from([Controller::Source, Controller::Kustomize]);
+    let options = ManagerOptions {
+        namespace: Some(NAMESPACE.to_owned()),
+        ..ManagerOptions::new(controllers, storage.path().to_owned(), ([127, 0, 0, 1], 0).into())
+    };
+    let manager = Manager::start(cluster.client(), options).await.unwrap();
+    let source = json!({"url": server.http_url("fleet"), "interval": "1h", "ref": {"branch": "main"}});
+    apply(cluster, &GIT_REPOSITORY, NAMESPACE, source).await;
+    let apps = json!({
+        "interval": "1h", "prune": true, "path": "./apps/production", "sourceRef": {"kind": "GitRepository", "name": NAMESPACE},
+    });
+    apply(cluster, &KUSTOMIZATION, "apps", apps).await;
+    ready(cluster, &KUSTOMIZATION, "apps").await;
+
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join("apps/production")).unwrap();
+    std::fs::write(folder.path().join("apps/production/app.yaml"), file).unwrap();
+    let real = tokio::task::spawn_blocking(|| reference::binary(Tool::Flux, "flux")).await.unwrap().unwrap();
+    let ours = PathBuf::from(env!("CARGO_BIN_EXE_flux"));
+    for program in [&ours, &real] {
+        let flux = Flux { program, kubeconfig: cluster.kubeconfig_path(), folder: folder.path() };
+        flux.types("flux get all -A", &["gitrepository/flux-system", "kustomization/apps"]);
+        flux.types("flux get kustomization apps", &["Applied revision: main@sha1:"]);
+        flux.types("flux get source git flux-system", &["stored artifact for revision 'main@sha1:"]);
+        flux.types(
+            "flux reconcile source git flux-system",
+            &["► annotating GitRepository", "✔ fetched revision main@sha1:"],
+        );
+        flux.types("flux reconcile kustomization apps", &["✔ applied revision main@sha1:"]);
+        flux.types(
+            "flux reconcile kustomization apps --with-source",
+            &["✔ fetched revision", "✔ applied revision"],
+        );
+        flux.types("flux suspend kustomization apps", &["✔ kustomization suspended"]);
+        flux.types("flux get kustomization apps", &["True     \tTrue"]);
+        flux.types("flux resume kustomization apps", &["✔ applied revision main@sha1:"]);
+        flux.types("flux diff kustomization apps --path ./apps/production --progress-bar=false", &[]);
+        flux.types("flux tree kustomization apps", &["└── ConfigMap/default/app"]);
+        flux.types(
+            "flux trace configmap app -n default",
+            &["Kustomization:   apps", "GitRepository:   flux-system"],
+        );
+        flux.types("flux stats", &["Kustomization        \t1"]);
+        flux.types("flux events --for Kustomization/apps", &["ReconciliationSucceeded"]);
+        flux.types("flux export kustomization apps", &["path: ./apps/production"]);
+    }
+    let flux = Flux { program: &ours, kubeconfig: cluster.kubeconfig_path(), folder: folder.path() };
+    flux.types("flux reconcile source git flux-system --with-source", &["✔ fetched revision main@sha1:"]);
+    let watched = flux.run("flux get all -A --watch --timeout=3s");
+    let seen = String::from_utf8_lossy(&watched.stdout).into_owned();
+    assert!(seen.contains("gitrepository/flux-system") && seen.contains("kustomization/apps"), "{seen}");
+    manager.stop().await;
+}
+
+struct Flux<'a> {
+    program: &'a Path,
+    kubeconfig: &'a Path,
+    folder: &'a Path,
+}
+
+impl Flux<'_> {
+    fn run(&self, line: &str) -> Output {
+        tokio::task::block_in_place(|| {
+            Command::new(self.program)
+                .args(line.split(' ').skip(1))
+                .current_dir(self.folder)
+                .env("KUBECONFIG", self.kubeconfig)
+                .env("HOME", self.folder)
+                .env("TZ", "UTC")
+                .output()
+                .unwrap()
+        })
+    }
+
+    /// Runs the line; it succeeds, and what it says holds all of this.
+    fn types(&self, line: &str, wanted: &[&str]) {
+        let output = self.run(line);
+        let said =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let who = self.program.display();
+        assert!(output.status.success(), "{who}: {line}: {said}");
+        for text in wanted {
+            assert!(said.contains(text), "{who}: {line}: no {text:?} in {said}");
+        }
+    }
+}
+
+fn api(cluster: &Cluster, kind: &Kind) -> Api<DynamicObject> {
+    Api::namespaced_with(cluster.client(), NAMESPACE, &flux_controllers::reconcile::resource(kind))
+}
+
+async fn apply(cluster: &Cluster, kind: &Kind, name: &str, spec: Value) {
+    let object = json!({
+        "apiVersion": kind.api_version(), "kind": kind.kind,
+        "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
+    });
+    let parameters = PatchParams::apply("test").force();
+    api(cluster, kind).patch(name, &parameters, &Patch::Apply(object)).await.unwrap();
+}
+
+async fn ready(cluster: &Cluster, kind: &Kind, name: &str) {
+    let is_ready = |object: &DynamicObject| testbed::cluster::has_condition(object, "Ready", "True");
+    testbed::wait::until(&api(cluster, kind), name, Duration::from_secs(30), "is ready", is_ready)
+        .await
+        .unwrap();
+}
