@@ -30,6 +30,44 @@ pub enum Error {
     Failed(String),
 }
 
+/// The kinds of one answer.
+#[derive(Clone)]
+pub struct KnownKinds(Arc<Kinds>);
+
+impl KnownKinds {
+    pub fn is_namespaced(&self, api_version: &str, kind: &str) -> Option<bool> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let key = (group.to_owned(), version.to_owned(), kind.to_owned());
+        self.0.get(&key).map(|(_, namespaced)| *namespaced)
+    }
+
+    /// `apps/v1` and `apps/v1/Deployment` of everything, in order.
+    pub fn api_versions(&self) -> Vec<String> {
+        let mut found = std::collections::BTreeSet::new();
+        for (resource, _) in self.0.values() {
+            found.insert(resource.api_version.clone());
+            found.insert(format!("{}/{}", resource.api_version, resource.kind));
+        }
+        found.into_iter().collect()
+    }
+
+    /// A version in which a kind is served, stable ones first.
+    pub fn version_of(&self, group: &str, kind: &str) -> Option<String> {
+        let versions =
+            self.0.keys().filter(|(g, _, k)| g == group && k == kind).map(|(_, version, _)| version);
+        versions
+            .min_by_key(|version| {
+                (
+                    version.contains("alpha"),
+                    version.contains("beta"),
+                    version.len(),
+                    std::cmp::Reverse((*version).clone()),
+                )
+            })
+            .cloned()
+    }
+}
+
 impl Mapper {
     pub fn new(client: Client) -> Self {
         Self { client, kinds: RwLock::default(), asked: Mutex::default() }
@@ -58,6 +96,15 @@ impl Mapper {
     /// Forgets the answer: a CRD was applied.
     pub async fn invalidate(&self) {
         *self.asked.lock().await = None;
+    }
+
+    /// Every kind the cluster serves, by an answer no older than `age`.
+    pub async fn all(&self, age: Duration) -> Result<KnownKinds, Error> {
+        let fresh = self.asked.lock().await.is_some_and(|at| at.elapsed() < age);
+        if !fresh {
+            self.refresh().await?;
+        }
+        Ok(KnownKinds(self.kinds.read().unwrap_or_else(PoisonError::into_inner).clone()))
     }
 
     fn known(&self, id: &ObjectId) -> Option<(ApiResource, bool)> {

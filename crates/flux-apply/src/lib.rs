@@ -13,6 +13,7 @@ pub mod order;
 pub mod prune;
 
 pub use apply::{Action, Change, Cluster, Options, apply};
+pub use discovery::KnownKinds;
 pub use inventory::Inventory;
 pub use object::ObjectId;
 pub use prune::{Owner, prune};

@@ -4,6 +4,7 @@
 //! controller and one file a kind.
 
 pub mod artifact;
+pub mod helm;
 pub mod kustomize;
 pub mod manager;
 pub mod reconcile;

@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::artifact::{Fetcher, Storage, StorageOptions, serve};
+use crate::helm::helm_release::HelmReleases;
 use crate::kustomize::kustomization::{self, Kustomizations};
 use crate::reconcile::election::{ElectionOptions, Leadership, lease_name};
 use crate::reconcile::metrics::{self, Metrics};
@@ -30,7 +31,7 @@ use crate::source::helm_repository::HelmRepositories;
 use crate::source::oci_repository::OciRepositories;
 use crate::source::skeleton::Sources;
 use crate::watcher::artifact_generator::{self, ArtifactGenerators};
-use crate::{kustomize, source, watcher};
+use crate::{helm, kustomize, source, watcher};
 
 /// What is under way when the process is told to end has this long.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
@@ -68,6 +69,7 @@ pub struct ManagerOptions {
     pub tuned: BTreeMap<Controller, Tuning>,
     pub source: source::Options,
     pub kustomize: kustomize::Options,
+    pub helm: helm::Options,
     pub watcher: watcher::Options,
     /// A folder of this machine that some GitRepositories mean.
     pub local: Option<source::LocalFleet>,
@@ -104,7 +106,8 @@ pub const fn concurrent(controller: Controller) -> usize {
 }
 
 /// The controllers that can be started.
-pub const AVAILABLE: &[Controller] = &[Controller::Source, Controller::Kustomize, Controller::SourceWatcher];
+pub const AVAILABLE: &[Controller] =
+    &[Controller::Source, Controller::Kustomize, Controller::Helm, Controller::SourceWatcher];
 
 impl ManagerOptions {
     /// Upstream's defaults, for the given controllers, with artifacts below `storage_path`.
@@ -139,6 +142,7 @@ impl ManagerOptions {
                 requeue_dependency: Duration::from_secs(30),
                 concurrent_ssa: 4,
             },
+            helm: helm::Options::upstream(),
             watcher: watcher::Options::upstream(),
             local: None,
         }
@@ -294,7 +298,23 @@ impl Manager {
                 let queue = self.work(Arc::new(Kustomizations { ctx }), &tuning);
                 kustomization::listen(&self.cache, &queue);
             }
-            Controller::Helm => {}
+            Controller::Helm => {
+                let ctx = Arc::new(helm::Context {
+                    client: self.client.clone(),
+                    cache: self.cache.clone(),
+                    fetcher: Fetcher::new(self.storage.clone(), options.http_retry),
+                    events,
+                    local: helm::identity::Target::new(self.client.clone()),
+                    remotes: helm::identity::Remotes::default(),
+                    charts: helm::source::Charts::default(),
+                    jitter_percent: tuning.jitter_percent,
+                    options: options.helm.clone().gated(&tuning.gates),
+                });
+                let watch_configs = !ctx.options.disable_config_watchers;
+                helm::watches::prepare(&self.cache, watch_configs);
+                let queue = self.work(Arc::new(HelmReleases::new(ctx)), &tuning);
+                helm::watches::listen(&self.cache, &queue, watch_configs);
+            }
             Controller::Notification => {}
             Controller::ImageReflector => {}
             Controller::ImageAutomation => {}

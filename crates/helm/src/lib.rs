@@ -40,10 +40,10 @@ pub use manifest::{
 };
 pub use name::{NameError, validate_release_name};
 pub use path_match::path_matches;
-pub use post_render::PostRender;
+pub use post_render::{PostRender, PostRenderStrategy};
 pub use provenance::{ProvenanceError, Verification, verify};
 pub use render::{
-    Crd, Lookup, NoCluster, Operation, Options, ReleaseOptions, RenderError, Rendered, api_versions,
+    Crd, Lookup, NoCluster, Operation, Options, ReleaseOptions, RenderError, Rendered, api_versions, crds,
     functions, render, render_files,
 };
 pub use values::{SetError, SetMode, Values};

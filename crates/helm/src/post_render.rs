@@ -17,6 +17,54 @@ pub trait PostRender {
     fn run(&self, documents: String) -> Result<String, String>;
 }
 
+/// Which documents a post-renderer gets to see, and together with which.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PostRenderStrategy {
+    /// Hooks and manifests in one stream: Helm 4's own way.
+    #[default]
+    Combined,
+    /// First the hooks, then the manifests, for charts that have an object in both.
+    Separate,
+    /// Hooks stay as they are: Helm 3's way.
+    NoHooks,
+}
+
+/// Hooks and manifests apart, each group through `post_render` if it is meant to go there.
+pub(crate) fn run_apart(
+    hooks: BTreeMap<String, String>,
+    manifests: BTreeMap<String, String>,
+    with_hooks: bool,
+    post_render: &dyn PostRender,
+) -> Result<BTreeMap<String, String>, String> {
+    let mut all: BTreeMap<String, String> = BTreeMap::new();
+    for (group, files, changed) in [("hooks", hooks, with_hooks), ("manifests", manifests, true)] {
+        if files.is_empty() {
+            continue;
+        }
+        let files = if changed { run_group(files, post_render, group)? } else { files };
+        for (path, text) in files {
+            let whole = all.entry(path).or_default();
+            if !whole.is_empty() {
+                whole.push_str("\n---\n");
+            }
+            whole.push_str(&text);
+        }
+    }
+    Ok(all)
+}
+
+fn run_group(
+    files: BTreeMap<String, String>,
+    post_render: &dyn PostRender,
+    group: &str,
+) -> Result<BTreeMap<String, String>, String> {
+    let merged = merge(&files).map_err(|error| format!("error merging {group}: {error}"))?;
+    let changed = post_render
+        .run(merged)
+        .map_err(|error| format!("error while running post render on {group}: {error}"))?;
+    split(&changed).map_err(|error| format!("error while parsing post rendered output for {group}: {error}"))
+}
+
 pub(crate) fn run(
     files: BTreeMap<String, String>,
     post_render: &dyn PostRender,

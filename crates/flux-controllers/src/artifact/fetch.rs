@@ -47,6 +47,48 @@ impl Fetcher {
         self.stored(artifact).await?.ok_or(Error::NotFound)
     }
 
+    /// The artifact as it is, such as a chart; not more than `largest` bytes of it.
+    pub async fn bytes(&self, artifact: &Artifact, largest: u64) -> Result<Vec<u8>, Error> {
+        let here = self.storage.root().join(&artifact.path);
+        // A path that leaves the storage is nobody's artifact.
+        let is_plain = !artifact.path.split('/').any(|part| part == ".." || part.is_empty());
+        if is_plain && let Ok(bytes) = tokio::fs::read(&here).await {
+            let is_whole = check_bytes(artifact, &bytes).is_ok();
+            if is_whole && bytes.len() as u64 <= largest {
+                return Ok(bytes);
+            }
+        }
+        let mut delay = Duration::from_millis(500);
+        let mut last = Error::NotFound;
+        for _ in 0..=self.tries {
+            match self.bytes_once(artifact, largest).await {
+                Err(Error::Download(cause)) => last = Error::Download(cause),
+                result => return result,
+            }
+            tokio::time::sleep(delay).await;
+            delay = (delay * 2).min(Duration::from_secs(30));
+        }
+        Err(last)
+    }
+
+    async fn bytes_once(&self, artifact: &Artifact, largest: u64) -> Result<Vec<u8>, Error> {
+        let failed = |error: reqwest::Error| Error::Download(error.without_url().to_string());
+        let response = self.http.get(address(artifact)).send().await.map_err(failed)?;
+        if response.status().as_u16() == 404 {
+            return Err(Error::NotFound);
+        }
+        let mut body = response.error_for_status().map_err(failed)?.bytes_stream();
+        let mut bytes = Vec::new();
+        while let Some(chunk) = body.next().await {
+            bytes.extend_from_slice(&chunk.map_err(failed)?);
+            if bytes.len() as u64 > largest {
+                return Err(Error::Download(format!("artifact is larger than {largest} bytes")));
+            }
+        }
+        check_bytes(artifact, &bytes)?;
+        Ok(bytes)
+    }
+
     async fn stored(&self, artifact: &Artifact) -> Result<Option<Arc<ArtifactTree>>, Error> {
         let (storage, artifact) = (self.storage.clone(), artifact.clone());
         let opened = tokio::task::spawn_blocking(move || storage.tree(&artifact)).await;
@@ -103,6 +145,12 @@ impl Fetcher {
 }
 
 /// A digest without an algorithm is taken for SHA-256.
+fn check_bytes(artifact: &Artifact, bytes: &[u8]) -> Result<(), Error> {
+    let mut hash = Hasher::new(artifact.digest.algorithm().unwrap_or(Algorithm::Sha256));
+    hash.update(bytes);
+    check(&artifact.digest, &hash.finish())
+}
+
 fn check(expected: &Digest, found: &Digest) -> Result<(), Error> {
     if expected.encoded() == found.encoded() {
         return Ok(());

@@ -21,7 +21,7 @@ use crate::capabilities::Capabilities;
 use crate::chart::{Chart, Key, Metadata, Type};
 use crate::dependencies::{self, Node};
 use crate::manifest::{Hook, KindOrder, Manifest, sort_manifests};
-use crate::post_render::PostRender;
+use crate::post_render::{PostRender, PostRenderStrategy};
 use crate::values::{Coalescing, Values, coalesce_values, table, to_json};
 use crate::{Dialect, schema};
 
@@ -52,6 +52,7 @@ pub struct Options<'o> {
     /// Whether `getHostByName` asks the host.
     pub enable_dns: bool,
     pub post_render: Option<&'o dyn PostRender>,
+    pub post_render_strategy: PostRenderStrategy,
     pub limits: gotemplate::Limits,
     /// What answers `lookup`.
     pub lookup: Arc<dyn Lookup>,
@@ -65,6 +66,7 @@ impl Default for Options<'_> {
             subchart_notes: false,
             enable_dns: false,
             post_render: None,
+            post_render_strategy: PostRenderStrategy::Combined,
             // Public charts generate dozens of certificates, each of which counts half a million steps.
             limits: gotemplate::Limits { steps: 40_000_000, ..gotemplate::Limits::default() },
             lookup: Arc::new(NoCluster),
@@ -179,6 +181,17 @@ pub fn render(
     run(chart, values, release, capabilities, host, options)
 }
 
+/// The CRDs of a chart and of the subcharts that the values enable. They are applied before anything is rendered, since
+/// templates may ask whether the cluster knows their kinds.
+pub fn crds(chart: &Chart, values: &Values, dialect: Dialect) -> Result<Vec<Crd>, RenderError> {
+    let given = table(values.as_map());
+    let node = dependencies::process(chart, &given, dialect, &mut Vec::new())
+        .map_err(|cause| RenderError::Dependencies { cause, dialect })?;
+    let mut found = Vec::new();
+    collect_crds(&node, &Place::root(), dialect, &mut found);
+    Ok(found)
+}
+
 /// The text of every template, NOTES included, before it is split into manifests. For tools that show templates one by one.
 pub fn render_files(
     chart: &Chart,
@@ -204,7 +217,7 @@ fn run(
     let (node, mut files) = texts(chart, values, release, capabilities, host, options, &mut warnings)?;
     let notes = take_notes(&mut files, node.name(), options.subchart_notes);
     if let Some(post_render) = options.post_render.filter(|_| dialect == Dialect::Helm4) {
-        files = crate::post_render::run(files, post_render).map_err(RenderError::PostRender)?;
+        files = post_rendered(files, post_render, options.post_render_strategy, &mut warnings)?;
     }
     let texts = files.iter().map(|(path, text)| (path.as_str(), text.as_str()));
     let mut sorted =
@@ -228,6 +241,39 @@ fn run(
         chart_values,
         warnings,
     })
+}
+
+fn post_rendered(
+    files: BTreeMap<String, String>,
+    post_render: &dyn PostRender,
+    strategy: PostRenderStrategy,
+    warnings: &mut Vec<String>,
+) -> Result<BTreeMap<String, String>, RenderError> {
+    let with_hooks = match strategy {
+        PostRenderStrategy::Combined => {
+            return crate::post_render::run(files, post_render).map_err(RenderError::PostRender);
+        }
+        PostRenderStrategy::Separate => true,
+        PostRenderStrategy::NoHooks => false,
+    };
+    let texts = files.iter().map(|(path, text)| (path.as_str(), text.as_str()));
+    let sorted =
+        sort_manifests(texts, KindOrder::Install, Dialect::Helm4, warnings).map_err(RenderError::Manifest)?;
+    let mut apart: [BTreeMap<String, String>; 2] = Default::default();
+    let documents = sorted
+        .hooks
+        .iter()
+        .map(|hook| (0, &hook.path, &hook.manifest))
+        .chain(sorted.manifests.iter().map(|manifest| (1, &manifest.path, &manifest.content)));
+    for (group, path, text) in documents {
+        let whole = apart[group].entry(path.clone()).or_default();
+        if !whole.is_empty() {
+            whole.push_str("\n---\n");
+        }
+        whole.push_str(text);
+    }
+    let [hooks, manifests] = apart;
+    crate::post_render::run_apart(hooks, manifests, with_hooks, post_render).map_err(RenderError::PostRender)
 }
 
 fn texts<'c>(

@@ -38,6 +38,11 @@ impl Flux {
 
     /// Starts the controllers (again).
     pub async fn resume(&mut self) {
+        self.resume_as(self.client.clone()).await;
+    }
+
+    /// The same with a client of their own.
+    pub async fn resume_as(&mut self, client: kube::Client) {
         let storage = self.storage.path().to_owned();
         let address = ([127, 0, 0, 1], 0).into();
         let options = ManagerOptions {
@@ -46,7 +51,7 @@ impl Flux {
             most_retry: Duration::from_secs(2),
             ..ManagerOptions::new(self.controllers.clone(), storage, address)
         };
-        self.manager = Some(Manager::start(self.client.clone(), options).await.unwrap());
+        self.manager = Some(Manager::start(client, options).await.unwrap());
     }
 
     pub async fn stop(&mut self) {

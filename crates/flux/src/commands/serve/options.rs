@@ -12,7 +12,7 @@ use flux_controllers::manager::{AVAILABLE, ManagerOptions, Tuning};
 use flux_controllers::reconcile::election::ElectionOptions;
 use flux_controllers::reconcile::throttle::Limits;
 use flux_controllers::reconcile::{FeatureGates, Selector, gates};
-use flux_controllers::{kustomize, source, watcher};
+use flux_controllers::{helm, kustomize, source, watcher};
 
 use super::address;
 use crate::error::{CliError, fail};
@@ -173,10 +173,11 @@ pub(super) fn options(run: &Invocation) -> Result<ManagerOptions, CliError> {
                 options.http_retry = flags.number("http-retry")?;
                 options.kustomize = kustomize(&flags)?;
             }
-            Controller::Helm
-            | Controller::Notification
-            | Controller::ImageReflector
-            | Controller::ImageAutomation => {}
+            Controller::Helm => {
+                options.http_retry = flags.number("http-retry")?;
+                options.helm = helm(&flags)?;
+            }
+            Controller::Notification | Controller::ImageReflector | Controller::ImageAutomation => {}
             Controller::SourceWatcher => {
                 options.http_retry = flags.number("http-retry")?;
                 options.watcher = watcher::Options {
@@ -322,6 +323,15 @@ fn kustomize(flags: &Flags<'_>) -> Result<kustomize::Options, CliError> {
         strict_substitutions: gates.is("StrictPostBuildSubstitutions"),
         requeue_dependency: flags.duration("requeue-dependency")?,
         concurrent_ssa: flags.number("concurrent-ssa")?,
+    })
+}
+
+fn helm(flags: &Flags<'_>) -> Result<helm::Options, CliError> {
+    Ok(helm::Options {
+        no_cross_namespace_refs: flags.is("no-cross-namespace-refs"),
+        default_service_account: flags.some("default-service-account"),
+        requeue_dependency: flags.duration("requeue-dependency")?,
+        ..helm::Options::upstream()
     })
 }
 
