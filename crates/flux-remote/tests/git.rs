@@ -127,6 +127,14 @@ async fn a_shallow_store_can_be_deepened_later() {
     let old = Reference { commit: Some(first.clone()), ..branch("main") };
     let (revision, tree) = fetch(&url, &mut store, &old).await.unwrap();
     assert_eq!((revision, tree["a"].as_str()), (format!("main@sha1:{first}"), "1"));
+
+    // The same with a server that knows only the first version of the protocol.
+    server.grow_old();
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = ObjectStore::open(folder.path()).unwrap();
+    fetch(&url, &mut store, &branch("main")).await.unwrap();
+    let (revision, tree) = fetch(&url, &mut store, &old).await.unwrap();
+    assert_eq!((revision, tree["a"].as_str()), (format!("main@sha1:{first}"), "1"));
 }
 
 #[tokio::test]

@@ -123,6 +123,19 @@ async fn over_ssh() {
 }
 
 #[tokio::test]
+async fn with_a_server_that_knows_only_the_first_protocol() {
+    let server = GitServer::start().unwrap();
+    server.grow_old();
+    let repository = seeded(&server);
+    files_change_and_everything_else_stays(&mut http(&server.http_url("fleet")), &repository).await;
+    let server = GitServer::start().unwrap();
+    server.grow_old();
+    let repository = seeded(&server);
+    let key = SshKey::generate().unwrap();
+    files_change_and_everything_else_stays(&mut ssh(&server, "fleet", &key), &repository).await;
+}
+
+#[tokio::test]
 async fn an_empty_repository_gets_its_first_commit() {
     let server = GitServer::start().unwrap();
     let repository = server.create("fleet").unwrap();
@@ -130,6 +143,12 @@ async fn an_empty_repository_gets_its_first_commit() {
     let folder = tempfile::tempdir().unwrap();
     let mut working = clone(&mut remote, folder.path()).await;
     assert_eq!(working.head(), None);
+    // Only an empty one: a branch that is missing among others is an error.
+    let other = server.create("other").unwrap();
+    other.commit("first", &[("a", "1")]).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let missing = Working::clone(&mut http(&server.http_url("other")), elsewhere.path(), "gone").await.err();
+    assert!(matches!(missing, Some(Error::NoSuchRef(_))), "{missing:?}");
     assert_eq!(working.commit(&commit("nothing"), None).unwrap(), None);
     working.write("README.md", b"hello\n".to_vec()).unwrap();
     working.commit(&commit("first"), None).unwrap().unwrap();

@@ -80,11 +80,13 @@ pub async fn fetch(
         Greeting::Two => version_two_request(store, &wants, depth),
         Greeting::Zero { capabilities, .. } => version_zero_request(store, &wants, depth, capabilities)?,
     };
+    // All history is asked for as a depth too where some of it was cut off before.
+    let deepened = depth.is_some() || store.boundaries().next().is_some();
     let mut reply = remote.request(Service::UploadPack, request).await?;
     let boundaries = if version_two {
         skip_to_pack(&mut reply).await?
     } else {
-        read_version_zero_preamble(&mut reply, depth.is_some()).await?
+        read_version_zero_preamble(&mut reply, deepened).await?
     };
     let pack = receive_pack(&mut reply, store, limits).await?;
     drop(reply);

@@ -121,7 +121,7 @@ pub enum Error {
     #[error("invalid URL: {0}")]
     InvalidUrl(String),
     /// The host showed a key that `known_hosts` does not have for it.
-    #[error("{0}")]
+    #[error("ssh: handshake failed: {0}")]
     HostKey(String),
     #[error("{0}")]
     Login(String),

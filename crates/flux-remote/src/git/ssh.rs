@@ -98,7 +98,10 @@ impl Ssh {
     }
 
     async fn start(&mut self, service: Service) -> Result<&mut OpenChannel, Error> {
-        self.channel = None;
+        if let Some(old) = self.channel.take() {
+            // The server's command for it would wait for more.
+            let _ = old.outgoing.close().await;
+        }
         let channel = self.session().await?;
         let failed = |error: russh::Error| unreachable(&self.host.address, &error);
         if service == Service::UploadPack {

@@ -104,7 +104,9 @@ impl Working {
         reference: &Reference,
         branch: &str,
     ) -> Result<Self, Error> {
-        let refs = list_refs(remote, &[], Limits::DEFAULT).await?;
+        let prefixes = reference.prefixes();
+        let prefixes: Vec<&str> = prefixes.iter().map(String::as_str).collect();
+        let refs = list_refs(remote, &prefixes, Limits::DEFAULT).await?;
         let mut working = Self {
             store: ObjectStore::open(folder)?,
             branch: branch.to_owned(),
@@ -114,10 +116,13 @@ impl Working {
             edits: BTreeMap::new(),
             objects: NewObjects::default(),
         };
-        if refs.is_empty() {
-            return Ok(working);
-        }
-        let pick = pick(reference, &refs)?;
+        let pick = match pick(reference, &refs) {
+            Err(error) if refs.is_empty() => {
+                let anything = list_refs(remote, &[], Limits::DEFAULT).await?;
+                return if anything.is_empty() { Ok(working) } else { Err(error) };
+            }
+            picked => picked?,
+        };
         let depth = if pick.deep { None } else { Some(1) };
         fetch(remote, &mut working.store, &[pick.want], depth, Limits::DEFAULT).await?;
         working.look_at(pick.commit)?;

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 use axum::Router;
@@ -25,10 +26,11 @@ const BODY_LIMIT: usize = 256 << 20;
 struct Site {
     root: PathBuf,
     accounts: Arc<Accounts>,
+    is_old: Arc<AtomicBool>,
 }
 
-pub(super) fn router(root: PathBuf, accounts: Arc<Accounts>) -> Router {
-    Router::new().fallback(answer).with_state(Site { root, accounts })
+pub(super) fn router(root: PathBuf, accounts: Arc<Accounts>, is_old: Arc<AtomicBool>) -> Router {
+    Router::new().fallback(answer).with_state(Site { root, accounts, is_old })
 }
 
 async fn answer(State(site): State<Site>, request: Request<Body>) -> Response {
@@ -82,7 +84,10 @@ impl Site {
             .arg("http-backend")
             .env("GIT_PROJECT_ROOT", &self.root)
             .env("GIT_HTTP_EXPORT_ALL", "1")
-            .env("GIT_PROTOCOL", header("git-protocol"))
+            .env(
+                "GIT_PROTOCOL",
+                if self.is_old.load(Ordering::Relaxed) { "" } else { header("git-protocol") },
+            )
             .env("PATH_INFO", parts.uri.path())
             .env("QUERY_STRING", parts.uri.query().unwrap_or(""))
             .env("REQUEST_METHOD", parts.method.as_str())

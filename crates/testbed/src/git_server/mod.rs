@@ -10,6 +10,7 @@ mod ssh;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 use tempfile::TempDir;
@@ -36,6 +37,7 @@ pub struct GitServer {
     http: HttpServer,
     ssh: ssh::SshServer,
     root: Arc<TempDir>,
+    is_old: Arc<AtomicBool>,
 }
 
 impl GitServer {
@@ -47,12 +49,19 @@ impl GitServer {
     pub fn start_with(accounts: Accounts, security: Security<'_>) -> Result<Self> {
         let root = Arc::new(tempfile::tempdir()?);
         let accounts = Arc::new(accounts);
-        let site = http::router(root.path().to_owned(), accounts.clone());
+        let is_old = Arc::new(AtomicBool::new(false));
+        let site = http::router(root.path().to_owned(), accounts.clone(), is_old.clone());
         Ok(Self {
             http: HttpServer::start(site, security)?,
-            ssh: ssh::SshServer::start(root.path().to_owned(), accounts)?,
+            ssh: ssh::SshServer::start(root.path().to_owned(), accounts, is_old.clone())?,
             root,
+            is_old,
         })
+    }
+
+    /// From now on it knows only the first version of Git's protocol, whatever it is asked for.
+    pub fn grow_old(&self) {
+        self.is_old.store(true, Ordering::Relaxed);
     }
 
     /// Makes an empty repository; `name` may contain slashes and needs no `.git`.

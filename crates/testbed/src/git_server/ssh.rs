@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ pub(super) struct SshServer {
 }
 
 impl SshServer {
-    pub(super) fn start(root: PathBuf, accounts: Arc<Accounts>) -> Result<Self> {
+    pub(super) fn start(root: PathBuf, accounts: Arc<Accounts>, is_old: Arc<AtomicBool>) -> Result<Self> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").context("bind a free port")?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -77,6 +78,8 @@ impl SshServer {
             keys: Arc::new(keys),
             faults: Faults::default(),
             commands: Arc::default(),
+            is_old,
+            protocol: String::new(),
             channel: None,
         };
         let (faults, commands) = (client.faults.clone(), client.commands.clone());
@@ -136,6 +139,9 @@ struct Client {
     keys: Arc<Vec<PublicKey>>,
     faults: Faults,
     commands: Arc<Mutex<Vec<String>>>,
+    is_old: Arc<AtomicBool>,
+    /// What the client says in `GIT_PROTOCOL`.
+    protocol: String,
     channel: Option<Channel<Msg>>,
 }
 
@@ -146,6 +152,8 @@ impl Client {
             keys: self.keys.clone(),
             faults: self.faults.clone(),
             commands: self.commands.clone(),
+            is_old: self.is_old.clone(),
+            protocol: String::new(),
             channel: None,
         }
     }
@@ -165,6 +173,10 @@ impl Client {
         backend::git()
             .arg(service)
             .arg(folder)
+            .env(
+                "GIT_PROTOCOL",
+                if self.is_old.load(Ordering::Relaxed) { "" } else { self.protocol.as_str() },
+            )
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -194,6 +206,19 @@ impl server::Handler for Client {
     ) -> Result<()> {
         self.channel = Some(channel);
         reply.accept().await;
+        Ok(())
+    }
+
+    async fn env_request(
+        &mut self,
+        _id: ChannelId,
+        name: &str,
+        value: &str,
+        _session: &mut Session,
+    ) -> Result<()> {
+        if name == "GIT_PROTOCOL" {
+            value.clone_into(&mut self.protocol);
+        }
         Ok(())
     }
 

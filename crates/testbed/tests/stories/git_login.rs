@@ -110,10 +110,10 @@ async fn an_ssh_key_opens_the_door_of_a_known_host(cluster: &Cluster) {
     let bad = [
         ("no-hosts", "AuthenticationFailed", "'known_hosts' is required"),
         ("no-key", "AuthenticationFailed", "'identity' is required"),
-        ("unknown-host", "AuthenticationFailed", "key is unknown"),
+        ("unknown-host", "GitOperationFailed", "key is unknown"),
         ("other-key", "GitOperationFailed", "key mismatch"),
         ("stranger", "GitOperationFailed", "does not accept the key"),
-        ("nonsense", "AuthenticationFailed", "cannot be read"),
+        ("nonsense", "GitOperationFailed", "cannot be read"),
     ];
     flux.apply(&GIT_REPOSITORY, "good", spec(&url, "good")).await;
     for (name, _, _) in bad {

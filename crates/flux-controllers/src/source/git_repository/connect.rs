@@ -63,7 +63,7 @@ impl GitRepositories {
         proxy: Option<&reqwest::Proxy>,
         with_password: bool,
     ) -> Result<Box<dyn Remote>, Failure> {
-        let failed = |error: git::Error| Failure::Login(error.to_string());
+        let failed = |error: git::Error| Failure::AuthMethod(error.to_string());
         match address {
             Address::Http(url) => {
                 let client = client(login, proxy, with_password)?;
@@ -159,7 +159,7 @@ fn check_key(ssh: &SshLogin, object: &GitRepository) -> Result<(), Failure> {
             let namespace = Object::namespace(object);
             Err(Failure::Secret(credentials::Error::EncryptedKey(format!("{namespace}/{name}"))))
         }
-        Err(error) => Err(Failure::Login(error.to_string())),
+        Err(error) => Err(Failure::AuthMethod(error.to_string())),
     }
 }
 
@@ -175,15 +175,15 @@ fn client(
     }
     if let Some(ca) = &login.http.ca {
         let bundle = reqwest::Certificate::from_pem_bundle(ca)
-            .map_err(|_| Failure::Login("ca.crt holds no certificates in PEM".to_owned()))?;
+            .map_err(|_| Failure::AuthMethod("ca.crt holds no certificates in PEM".to_owned()))?;
         if bundle.is_empty() {
-            return Err(Failure::Login("ca.crt holds no certificates in PEM".to_owned()));
+            return Err(Failure::AuthMethod("ca.crt holds no certificates in PEM".to_owned()));
         }
         builder = builder.tls_certs_merge(bundle);
     }
     if let Some(pem) = login.http.client_certificate.as_ref().filter(|_| with_certificate) {
         let identity = reqwest::Identity::from_pem(pem.expose().as_bytes())
-            .map_err(|_| Failure::Login("tls.crt and tls.key are no valid pair".to_owned()))?;
+            .map_err(|_| Failure::AuthMethod("tls.crt and tls.key are no valid pair".to_owned()))?;
         builder = builder.identity(identity);
     }
     Ok(builder)

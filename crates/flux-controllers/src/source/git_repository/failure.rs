@@ -21,6 +21,8 @@ pub(super) enum Failure {
     Secret(credentials::Error),
     #[error("failed to configure authentication options: {0}")]
     Login(String),
+    #[error("failed to checkout and determine revision: unable to construct auth method with options: {0}")]
+    AuthMethod(String),
     #[error("failed to configure authentication options: {0}")]
     App(#[from] github_app::Error),
     #[error("failed to configure proxy options: {0}")]
@@ -68,6 +70,7 @@ impl Failure {
             | Failure::TimedOut { .. }
             | Failure::Secret(_)
             | Failure::Login(_)
+            | Failure::AuthMethod(_)
             | Failure::App(_)
             | Failure::Proxy(_)
             | Failure::Url { .. }
@@ -91,9 +94,11 @@ impl Failure {
     fn reason(&self) -> &'static str {
         match self {
             Failure::Git { cause: git::Error::Empty, .. } => "EmptyGitRepository",
-            Failure::Git { .. } | Failure::TimedOut { .. } | Failure::Folder(_) | Failure::Sparse(_) => {
-                "GitOperationFailed"
-            }
+            Failure::Git { .. }
+            | Failure::TimedOut { .. }
+            | Failure::AuthMethod(_)
+            | Failure::Folder(_)
+            | Failure::Sparse(_) => "GitOperationFailed",
             Failure::Secret(_) | Failure::Login(_) | Failure::App(_) | Failure::Proxy(_) => {
                 "AuthenticationFailed"
             }

@@ -75,12 +75,11 @@ impl GitRepositories {
         wants.extend(pick.rivals.iter().map(|rival| rival.target));
         let remote = way.remote.as_mut();
         let depth = if pick.deep { None } else { Some(1) };
-        let asked_for_commit = pick.label.is_none() || pick.want == pick.commit;
+        let wanted = reference(job.object);
+        let asked_for_commit = wanted.commit.is_some() && wanted.branch.is_none();
         let fetching = async {
             match git::fetch(remote, &mut store, &wants, depth, Limits::DEFAULT).await {
-                Err(git::Error::Refused(_)) if asked_for_commit && pick.rivals.is_empty() => {
-                    fetch_everything(remote, &mut store).await
-                }
+                Err(git::Error::Refused(_)) if asked_for_commit => fetch_everything(remote, &mut store).await,
                 other => other,
             }
         };
