@@ -4,6 +4,7 @@
 //! hits both, and the median counts.
 
 mod helm;
+mod kustomizations;
 mod kustomize;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +25,9 @@ pub struct Input {
 }
 
 pub fn run(name: &str) -> Result<()> {
+    if name == "kustomizations" {
+        return kustomizations::run();
+    }
     let folder = cargo::target_folder()?.join("bench").join(name);
     if folder.exists() {
         std::fs::remove_dir_all(&folder)?;
@@ -35,7 +39,7 @@ pub fn run(name: &str) -> Result<()> {
     let inputs = match name {
         "kustomize" => kustomize::inputs(&folder)?,
         "helm" => helm::inputs(&folder)?,
-        _ => bail!("no bench is called {name}; there are apiserver, kustomize and helm"),
+        _ => bail!("no bench is called {name}; there are apiserver, kustomize, helm and kustomizations"),
     };
     let ours = our_example(name)?;
     let theirs = testbed::tool(name)?;

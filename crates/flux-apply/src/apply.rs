@@ -8,9 +8,10 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
 use serde_json::Value;
 
-use crate::discovery::Mapper;
+use crate::discovery::{self, Mapper};
 use crate::drift::has_drifted;
 use crate::health::{Status, judge};
+use crate::ignore::{self, IgnoreRules};
 use crate::managers;
 use crate::object::{ObjectId, is_marked};
 use crate::order::{Stage, stages};
@@ -33,7 +34,10 @@ impl Cluster {
     }
 
     pub(crate) async fn api(&self, id: &ObjectId) -> Result<Api<DynamicObject>, Cause> {
-        self.mapper.api(&self.client, id).await.map_err(|error| Cause::Unknown(error.to_string()))
+        self.mapper.api(&self.client, id).await.map_err(|error| match error {
+            discovery::Error::NoSuchKind { .. } => Cause::NoSuchKind(error.to_string()),
+            discovery::Error::Failed(_) => Cause::Unknown(error.to_string()),
+        })
     }
 
     /// The object as it is now; `None` when it is not there.
@@ -58,6 +62,25 @@ pub struct Options {
     pub custom_stages: Vec<(String, String)>,
     /// Prefixes of managers whose fields are taken over besides kubectl's.
     pub override_managers: Vec<String>,
+    /// Fields that somebody else looks after.
+    pub ignore: IgnoreRules,
+    /// Rewrite managed fields to the version that is applied, before anything else.
+    pub migrate_api_version: bool,
+}
+
+impl Options {
+    /// As `manager`, with nothing special.
+    pub fn new(manager: impl Into<String>) -> Self {
+        Self {
+            manager: manager.into(),
+            force: false,
+            concurrent: 4,
+            custom_stages: Vec::new(),
+            override_managers: Vec::new(),
+            ignore: IgnoreRules::default(),
+            migrate_api_version: false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +117,8 @@ pub enum Cause {
     #[error("{message}")]
     Refused { code: u16, reason: String, message: String },
     #[error("{0}")]
+    NoSuchKind(String),
+    #[error("{0}")]
     Unknown(String),
 }
 
@@ -118,7 +143,7 @@ impl Cause {
                     || message.contains("is immutable")
                     || message.contains("immutable field")
             }
-            Cause::Unknown(_) => false,
+            Cause::NoSuchKind(_) | Cause::Unknown(_) => false,
         }
     }
 }
@@ -136,12 +161,62 @@ pub struct Error {
 pub async fn apply(cluster: &Cluster, objects: Vec<Value>, options: &Options) -> Result<Vec<Change>, Error> {
     let mut changes = Vec::new();
     let identified = identify(objects).map_err(|errors| Error { errors, changes: Vec::new() })?;
-    for stage in stages(identified, &options.custom_stages) {
+    // A HelmRelease may bring the kinds that others in the set are of, but only after it was applied.
+    let may_bring_kinds = identified.iter().any(|(id, _)| id.kind == "HelmRelease");
+    let mut deferred = Vec::new();
+    for mut stage in stages(identified, &options.custom_stages) {
+        if may_bring_kinds {
+            deferred.append(&mut set_aside_unknown(cluster, &mut stage).await);
+        }
         if let Err(errors) = apply_stage(cluster, stage, options, &mut changes).await {
             return Err(Error { errors, changes });
         }
     }
-    Ok(changes)
+    if deferred.is_empty() {
+        return Ok(changes);
+    }
+    Err(Error { errors: deferred, changes })
+}
+
+/// Takes objects out of the stage whose kind the server does not know; a line about each.
+async fn set_aside_unknown(cluster: &Cluster, stage: &mut Stage) -> Vec<String> {
+    let (mut known, mut lines) = (Vec::new(), Vec::new());
+    for (id, object) in std::mem::take(&mut stage.objects) {
+        match cluster.mapper.resource(&id).await {
+            Err(discovery::Error::NoSuchKind { .. }) => lines.push(format!(
+                "{id} deferred: no matches for kind \"{}\" in version \"{}\"; a HelmRelease of the same set may bring it",
+                id.kind,
+                id.api_version()
+            )),
+            _ => known.push((id, object)),
+        }
+    }
+    stage.objects = known;
+    lines
+}
+
+/// The ids under which `objects` will be known: an object of the whole cluster has no namespace, whatever its
+/// manifest says. Kinds that the server does not know yet are looked up among the CRDs in the set.
+pub async fn identities(cluster: &Cluster, objects: &[Value]) -> Vec<ObjectId> {
+    let mut ids: Vec<ObjectId> = objects.iter().filter_map(ObjectId::of).collect();
+    for id in ids.iter_mut().filter(|id| !id.namespace.is_empty()) {
+        let namespaced = match cluster.mapper.resource(id).await {
+            Ok((_, namespaced)) => namespaced,
+            Err(_) => !objects.iter().any(|object| defines_cluster_kind(object, id)),
+        };
+        if !namespaced {
+            id.namespace = String::new();
+        }
+    }
+    ids
+}
+
+fn defines_cluster_kind(object: &Value, id: &ObjectId) -> bool {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    text("/kind") == "CustomResourceDefinition"
+        && text("/spec/group") == id.group
+        && text("/spec/names/kind") == id.kind
+        && text("/spec/scope") == "Cluster"
 }
 
 fn identify(objects: Vec<Value>) -> Result<Vec<(ObjectId, Value)>, Vec<String>> {
@@ -159,12 +234,15 @@ fn identify(objects: Vec<Value>) -> Result<Vec<(ObjectId, Value)>, Vec<String>> 
 /// What a dry-run found out about an object.
 enum Verdict {
     Create,
-    Configure,
+    Configure {
+        /// Patches to metadata that come first: fields taken over, stale annotations.
+        patches: Vec<Value>,
+        /// What is applied instead of the manifest, where fields are ignored.
+        payload: Option<Value>,
+    },
     /// Cannot be changed in place and may be recreated.
     Recreate,
-    Unchanged {
-        touched: bool,
-    },
+    Unchanged,
     Skip,
 }
 
@@ -175,8 +253,8 @@ async fn apply_stage(
     changes: &mut Vec<Change>,
 ) -> Result<(), Vec<String>> {
     let examined: Vec<(ObjectId, Value, Result<Verdict, String>)> = futures::stream::iter(stage.objects)
-        .map(|(id, object)| async move {
-            let verdict = examine(cluster, &id, &object, options).await;
+        .map(|(mut id, object)| async move {
+            let verdict = examine(cluster, &mut id, &object, options).await;
             (id, object, verdict)
         })
         .buffered(options.concurrent.max(1))
@@ -207,45 +285,93 @@ async fn apply_stage(
     Ok(())
 }
 
+/// Finds out what is to be done with an object, without a write. `id` loses a namespace that its kind has not.
 async fn examine(
     cluster: &Cluster,
-    id: &ObjectId,
+    id: &mut ObjectId,
     object: &Value,
     options: &Options,
 ) -> Result<Verdict, String> {
-    let failed = |cause: Cause| refusal(id, "dry-run failed", &cause);
-    let (_, namespaced) =
-        cluster.mapper.resource(id).await.map_err(|error| failed(Cause::Unknown(error.to_string())))?;
+    let (_, namespaced) = cluster
+        .mapper
+        .resource(id)
+        .await
+        .map_err(|error| refusal(id, "dry-run failed", &Cause::Unknown(error.to_string())))?;
     if namespaced && id.namespace.is_empty() {
         return Err(format!(
             "{id} namespace not specified: the server could not find the requested resource"
         ));
     }
-    let mut live = cluster.get(id).await.map_err(failed)?;
-    if is_left_alone(object) || live.as_ref().is_some_and(is_left_alone) {
+    if !namespaced {
+        id.namespace = String::new();
+    }
+    let id = &*id;
+    if is_left_alone(object) {
         return Ok(Verdict::Skip);
     }
-    let if_not_present = is_marked(object, &format!("{GROUP}/ssa"), "IfNotPresent");
-    if if_not_present && live.is_some() {
-        return Ok(Verdict::Skip);
-    }
-    let mut touched = false;
-    if let Some(found) = &live
-        && !is_marked(object, &format!("{GROUP}/ssa"), "Merge")
-        && let Some(patch) = managers::take_over(found, &options.manager, &options.override_managers)
+    // The answer to a dry-run says whether the object exists, so what is new needs no look beforehand.
+    let dry_run = write(cluster, id, object, options, true).await;
+    if let Ok(result) = &dry_run
+        && result.pointer("/metadata/resourceVersion").is_none()
     {
-        live = Some(take_over(cluster, id, &patch, options).await.map_err(failed)?);
-        touched = true;
+        return Ok(Verdict::Create);
     }
-    match (write(cluster, id, object, options, true).await, &live) {
-        (Ok(_), None) => Ok(Verdict::Create),
-        (Ok(result), Some(live)) if has_drifted(live, &result) => Ok(Verdict::Configure),
-        (Ok(_), Some(_)) => Ok(Verdict::Unchanged { touched }),
-        (Err(cause), Some(live)) if cause.is_immutable() && may_recreate(object, live, options) => {
-            Ok(Verdict::Recreate)
+    let failed = |cause: Cause| refusal(id, "dry-run failed", &cause);
+    let live = match (cluster.get(id).await, &dry_run) {
+        (Ok(Some(live)), _) => live,
+        (Ok(None), Ok(_)) => return Ok(Verdict::Create),
+        (Ok(None), Err(cause)) => return Err(failed(cause.clone())),
+        (Err(_), Err(cause)) => return Err(failed(cause.clone())),
+        (Err(cause), Ok(_)) => return Err(failed(cause)),
+    };
+    judge_existing(cluster, id, object, &live, dry_run, options).await
+}
+
+async fn judge_existing(
+    cluster: &Cluster,
+    id: &ObjectId,
+    object: &Value,
+    live: &Value,
+    dry_run: Result<Value, Cause>,
+    options: &Options,
+) -> Result<Verdict, String> {
+    let ssa = format!("{GROUP}/ssa");
+    if is_left_alone(live) || is_marked(object, &ssa, "IfNotPresent") {
+        return Ok(Verdict::Skip);
+    }
+    let failed = |cause: Cause| refusal(id, "dry-run failed", &cause);
+    let migration = managers::migrate(live, &id.api_version()).filter(|_| options.migrate_api_version);
+    let dry_run = match (dry_run, &migration) {
+        // The old entries may be why it failed; it is tried again after they were rewritten.
+        (Err(_), Some(patch)) => {
+            patch_metadata(cluster, id, patch, options).await.map_err(failed)?;
+            write(cluster, id, object, options, true).await
         }
-        (Err(cause), _) => Err(failed(cause)),
+        (dry_run, _) => dry_run,
+    };
+    let dry_run = match dry_run {
+        Ok(dry_run) => dry_run,
+        Err(cause) if cause.is_immutable() && may_recreate(object, live, options) => {
+            return Ok(Verdict::Recreate);
+        }
+        Err(cause) => return Err(failed(cause)),
+    };
+    let mut patches: Vec<Value> = migration.into_iter().collect();
+    if !is_marked(object, &ssa, "Merge") && !is_marked(live, &ssa, "Merge") {
+        patches.extend(managers::take_over(live, &options.manager, &options.override_managers));
     }
+    let ignored = options.ignore.of(&dry_run);
+    let drifted = if ignored.is_empty() {
+        has_drifted(live, &dry_run)
+    } else {
+        has_drifted(&ignore::without(live, &ignored), &ignore::without(&dry_run, &ignored))
+    };
+    if patches.is_empty() && !drifted {
+        return Ok(Verdict::Unchanged);
+    }
+    let payload =
+        (!ignored.is_empty()).then(|| ignore::adopted(object, live, &dry_run, &ignored, &options.manager));
+    Ok(Verdict::Configure { patches, payload })
 }
 
 fn is_left_alone(object: &Value) -> bool {
@@ -258,7 +384,7 @@ fn may_recreate(object: &Value, live: &Value, options: &Options) -> bool {
     options.force || is_marked(object, &force, "enabled") || is_marked(live, &force, "enabled")
 }
 
-async fn take_over(
+async fn patch_metadata(
     cluster: &Cluster,
     id: &ObjectId,
     patch: &Value,
@@ -281,19 +407,39 @@ async fn carry_out(
     let failed = |cause: Cause| refusal(id, "apply failed", &cause);
     match verdict {
         Verdict::Skip => Ok(Action::Skipped),
-        Verdict::Unchanged { touched: false } => Ok(Action::Unchanged),
-        Verdict::Unchanged { touched: true } => Ok(Action::Configured),
+        Verdict::Unchanged => Ok(Action::Unchanged),
         Verdict::Create => {
             write(cluster, id, object, options, false).await.map(|_| Action::Created).map_err(failed)
         }
-        Verdict::Configure => {
-            write(cluster, id, object, options, false).await.map(|_| Action::Configured).map_err(failed)
+        Verdict::Configure { patches, payload } => {
+            clean_metadata(cluster, id, patches, options)
+                .await
+                .map_err(|cause| refusal(id, "metadata.managedFields cleanup failed", &cause))?;
+            let payload = payload.as_ref().unwrap_or(object);
+            write(cluster, id, payload, options, false).await.map(|_| Action::Configured).map_err(failed)
         }
         Verdict::Recreate => {
             delete_and_wait(cluster, id).await.map_err(failed)?;
             write(cluster, id, object, options, false).await.map(|_| Action::Created).map_err(failed)
         }
     }
+}
+
+/// Each patch names the resource version it was made for; the second is made anew for what the first left.
+async fn clean_metadata(
+    cluster: &Cluster,
+    id: &ObjectId,
+    patches: &[Value],
+    options: &Options,
+) -> Result<(), Cause> {
+    let Some(first) = patches.first() else { return Ok(()) };
+    let live = patch_metadata(cluster, id, first, options).await?;
+    if patches.len() > 1
+        && let Some(next) = managers::take_over(&live, &options.manager, &options.override_managers)
+    {
+        patch_metadata(cluster, id, &next, options).await?;
+    }
+    Ok(())
 }
 
 async fn write(
@@ -364,7 +510,7 @@ fn refusal(id: &ObjectId, what: &str, cause: &Cause) -> String {
             format!("{id} {what} ({reason}): {message}")
         }
         Cause::Refused { message, .. } => format!("{id} {what}: {message}"),
-        Cause::Unknown(message) => format!("{id} {what}: {message}"),
+        Cause::NoSuchKind(message) | Cause::Unknown(message) => format!("{id} {what}: {message}"),
     }
 }
 

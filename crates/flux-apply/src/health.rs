@@ -284,6 +284,9 @@ fn replica_set(object: &Value) -> Health {
 
 /// Flux counts a Job as done only when it has completed; plain kstatus is content when it has started.
 fn job(object: &Value) -> Health {
+    if object.pointer("/spec/suspend").and_then(Value::as_bool) == Some(true) {
+        return current("Job is suspended");
+    }
     for (name, status) in
         [("Complete", Status::Current), ("Failed", Status::Failed), ("Suspended", Status::Current)]
     {

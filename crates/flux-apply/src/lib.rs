@@ -6,14 +6,17 @@ pub mod apply;
 pub mod discovery;
 pub mod drift;
 pub mod health;
+pub mod health_exprs;
+pub mod ignore;
 pub mod inventory;
 pub mod managers;
 pub mod object;
 pub mod order;
 pub mod prune;
 
-pub use apply::{Action, Change, Cluster, Options, apply};
+pub use apply::{Action, Change, Cluster, Options, apply, identities};
 pub use discovery::KnownKinds;
+pub use ignore::IgnoreRules;
 pub use inventory::Inventory;
 pub use object::ObjectId;
 pub use prune::{Owner, prune};

@@ -58,6 +58,24 @@ fn fold(live: &Value, manager: &str, also: &[String]) -> Option<Vec<Value>> {
     Some(result)
 }
 
+/// The JSON patch that writes every managed-fields entry in `version`, or `None` when all are. After a CRD got
+/// defaults in a new version, entries in the old one make an apply fail with "field not declared in schema".
+pub fn migrate(live: &Value, version: &str) -> Option<Value> {
+    let entries = live.pointer("/metadata/managedFields")?.as_array()?;
+    if entries.iter().all(|entry| text(entry, "apiVersion") == version) {
+        return None;
+    }
+    let mut entries = entries.clone();
+    for entry in &mut entries {
+        entry["apiVersion"] = json!(version);
+    }
+    let resource_version = live.pointer("/metadata/resourceVersion")?;
+    Some(json!([
+        {"op": "replace", "path": "/metadata/managedFields", "value": entries},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version},
+    ]))
+}
+
 fn is_taken_over(entry: &Value, manager: &str, also: &[String]) -> bool {
     if on_subresource(entry) {
         return false;
@@ -97,6 +115,15 @@ mod tests {
 
     fn live(entries: Vec<Value>, annotations: Value) -> Value {
         json!({"metadata": {"resourceVersion": "7", "annotations": annotations, "managedFields": entries}})
+    }
+
+    #[test]
+    fn entries_are_written_in_the_version_that_is_applied() {
+        let ours = live(vec![entry("kustomize-controller", "Apply", json!({}))], json!({}));
+        assert_eq!(migrate(&ours, "v1"), None);
+        let patch = migrate(&ours, "v2").unwrap();
+        assert_eq!(patch[0]["value"][0]["apiVersion"], "v2");
+        assert_eq!(patch[1]["value"], "7");
     }
 
     #[test]

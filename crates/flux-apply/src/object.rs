@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use flux_api::inventory;
 use serde_json::Value;
 
-/// Group, version, kind, namespace and name of an object. Cluster-scoped objects have no namespace.
+/// Group, version, kind, namespace and name of an object: an inventory id with the version to reach it by. Cluster-scoped objects have no namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId {
     pub group: String,
@@ -34,30 +35,17 @@ impl ObjectId {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// The inventory's name for it: `<namespace>_<name>_<group>_<kind>`. RBAC names may hold colons, which
-    /// inventory ids may not.
+    /// The inventory's name for it: `<namespace>_<name>_<group>_<kind>`.
     pub fn inventory_id(&self) -> String {
-        let name = if self.group == RBAC { self.name.replace(':', "__") } else { self.name.clone() };
-        format!("{}_{name}_{}_{}", self.namespace, self.group, self.kind)
+        inventory::ObjectId::new(&self.namespace, &self.name, &self.group, &self.kind).to_string()
     }
 
     /// Reads an inventory entry back.
     pub fn from_inventory(id: &str, version: &str) -> Option<Self> {
-        let (rest, kind) = id.rsplit_once('_')?;
-        let (rest, group) = rest.rsplit_once('_')?;
-        let (namespace, name) = rest.split_once('_')?;
-        let name = if group == RBAC { name.replace("__", ":") } else { name.to_owned() };
-        Some(Self {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            kind: kind.to_owned(),
-            namespace: namespace.to_owned(),
-            name,
-        })
+        let inventory::ObjectId { namespace, name, group, kind } = id.parse().ok()?;
+        Some(Self { group, version: version.to_owned(), kind, namespace, name })
     }
 }
-
-const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// `Kind/namespace/name`, as Flux writes it.
 impl fmt::Display for ObjectId {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::api::{DeleteParams, Preconditions};
 use serde_json::Value;
 
-use crate::apply::{Action, Change, Cluster};
+use crate::apply::{Action, Cause, Change, Cluster};
 use crate::object::{ObjectId, is_marked};
 use crate::order::apply_order;
 
@@ -40,14 +40,15 @@ impl Owner {
 
 /// Some objects would not go; they stay in the inventory.
 #[derive(Debug, thiserror::Error)]
-#[error("delete failed, errors: {}", .errors.join("; "))]
+#[error("delete failed, errors: {};", .errors.join(";"))]
 pub struct Error {
     pub errors: Vec<String>,
     pub survivors: Vec<ObjectId>,
     pub changes: Vec<Change>,
 }
 
-/// Deletes `objects`, last applied first. What carries another owner's labels, or a mark to keep it, is left.
+/// Deletes `objects`, last applied first. What carries another owner's labels, or a mark to keep it, is left and
+/// told as skipped; what is gone already counts as deleted.
 pub async fn prune(
     cluster: &Cluster,
     mut objects: Vec<ObjectId>,
@@ -57,10 +58,9 @@ pub async fn prune(
     let (mut changes, mut errors, mut survivors) = (Vec::new(), Vec::new(), Vec::new());
     for id in objects {
         match remove(cluster, &id, owner).await {
-            Ok(Some(action)) => changes.push(Change { id, action }),
-            Ok(None) => {}
+            Ok(action) => changes.push(Change { id, action }),
             Err(cause) => {
-                errors.push(format!("{id} delete failed: {cause}"));
+                errors.push(format!("{id} {cause}"));
                 survivors.push(id);
             }
         }
@@ -68,28 +68,30 @@ pub async fn prune(
     if errors.is_empty() { Ok(changes) } else { Err(Error { errors, survivors, changes }) }
 }
 
-async fn remove(cluster: &Cluster, id: &ObjectId, owner: &Owner) -> Result<Option<Action>, String> {
-    let Some(live) = cluster.get(id).await.map_err(|cause| cause.to_string())? else {
-        return Ok(None);
+async fn remove(cluster: &Cluster, id: &ObjectId, owner: &Owner) -> Result<Action, String> {
+    let live = match cluster.get(id).await {
+        Ok(Some(live)) => live,
+        Ok(None) => return Ok(Action::Deleted),
+        // Without its kind the object cannot be there. Upstream fails here for ever.
+        Err(Cause::NoSuchKind(_)) => return Ok(Action::Deleted),
+        Err(cause) => return Err(format!("query failed: {cause}")),
     };
     if !owner.owns(&live) {
-        return Ok(None);
+        return Ok(Action::Skipped);
     }
     let keeps = |key: &str, value: &str| is_marked(&live, &format!("{}/{key}", owner.prefix), value);
     if keeps("prune", "disabled") || keeps("reconcile", "disabled") || keeps("ssa", "Ignore") {
-        return Ok(Some(Action::Skipped));
+        return Ok(Action::Skipped);
     }
-    // Only this very object: one that was deleted and made again meanwhile belongs to somebody else.
-    let preconditions = Preconditions {
-        uid: live.pointer("/metadata/uid").and_then(Value::as_str).map(str::to_owned),
-        resource_version: None,
-    };
+    // Only this very object, as it was seen: one that was made again or changed hands meanwhile is somebody else's.
+    let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let preconditions = Preconditions { uid: text("/metadata/uid"), resource_version: None };
     let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-    let api = cluster.api(id).await.map_err(|cause| cause.to_string())?;
+    let api = cluster.api(id).await.map_err(|cause| format!("delete failed: {cause}"))?;
     match api.delete(&id.name, &parameters).await {
-        Ok(_) => Ok(Some(Action::Deleted)),
-        Err(kube::Error::Api(answer)) if answer.code == 404 => Ok(None),
-        Err(error) => Err(error.to_string()),
+        Ok(_) => Ok(Action::Deleted),
+        Err(kube::Error::Api(answer)) if answer.code == 404 => Ok(Action::Deleted),
+        Err(error) => Err(format!("delete failed: {}", Cause::from(error))),
     }
 }
 

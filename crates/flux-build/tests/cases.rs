@@ -62,8 +62,11 @@ fn build(input: &Path, strict: bool) -> Result<Vec<Value>, String> {
     let mut files = MemoryTree::default();
     add(&mut files, &input.join("files"), &TreePath::root());
     let variables = object.spec.post_build.as_ref().map(|post_build| post_build.substitute.clone());
-    let input =
-        flux_build::Input { spec: &object.spec, files: &files, variables: variables.as_ref(), strict };
+    let input = flux_build::Input {
+        variables: variables.as_ref(),
+        strict,
+        ..flux_build::Input::new(&object.spec, &files)
+    };
     let built = flux_build::kustomization(&input).map_err(|error| error.to_string())?;
     Ok(built.objects)
 }

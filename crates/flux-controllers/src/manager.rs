@@ -134,14 +134,7 @@ impl ManagerOptions {
             jitter_percent: 5,
             tuned: BTreeMap::new(),
             source: source::Options::upstream(),
-            kustomize: kustomize::Options {
-                jitter_percent: 5,
-                no_cross_namespace_refs: false,
-                default_service_account: None,
-                strict_substitutions: true,
-                requeue_dependency: Duration::from_secs(30),
-                concurrent_ssa: 4,
-            },
+            kustomize: kustomize::Options::default(),
             helm: helm::Options::upstream(),
             watcher: watcher::Options::upstream(),
             local: None,
@@ -294,9 +287,12 @@ impl Manager {
                     events,
                     cluster: flux_apply::Cluster::new(self.client.clone()),
                     options: options.kustomize.clone(),
+                    memory: kustomize::Memory::default(),
                 });
+                let configs = options.kustomize.watched_configs(&tuning);
+                let undecided = ctx.memory.undecided.clone();
                 let queue = self.work(Arc::new(Kustomizations { ctx }), &tuning);
-                kustomization::listen(&self.cache, &queue);
+                kustomization::listen(&self.cache, &queue, &undecided, configs);
             }
             Controller::Helm => {
                 let ctx = Arc::new(helm::Context {

@@ -24,19 +24,19 @@ enum Operator {
 
 /// A parsed selector; the empty one accepts everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LabelSelector(Vec<Requirement>);
+pub struct LabelSelector(Vec<Requirement>);
 
 impl LabelSelector {
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         Parser { tokens: scan(text), at: 0 }.parse().map(Self)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Whether a set of labels, asked by key, fulfils every requirement.
-    pub(crate) fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
+    pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.0.iter().all(|requirement| requirement.matches(get(&requirement.key)))
     }
 }

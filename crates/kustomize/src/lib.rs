@@ -47,8 +47,14 @@ use std::collections::BTreeMap;
 use file_tree::{Files, TreePath};
 
 pub use error::{Class, Error};
+pub use labels::LabelSelector;
 pub use load::LoadRestrictions;
 pub use manifests::{Manifests, Object};
+
+/// Whether kustomize would fetch this reference instead of reading it.
+pub fn is_remote(path: &str) -> bool {
+    remote::is_repository(path) || remote::is_url(path)
+}
 
 use accumulate::{Folder, Gathered};
 use field_specs::FieldSpecs;

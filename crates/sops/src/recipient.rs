@@ -63,6 +63,24 @@ pub enum Recipient {
 }
 
 impl Recipient {
+    /// The wrapped key itself, which tells one request to a key service from another.
+    pub fn wrapped(&self) -> &str {
+        match self {
+            Self::Age { wrapped, .. }
+            | Self::Pgp { wrapped, .. }
+            | Self::AwsKms { wrapped, .. }
+            | Self::GcpKms { wrapped, .. }
+            | Self::AzureKeyVault { wrapped, .. }
+            | Self::Vault { wrapped, .. }
+            | Self::HuaweiKms { wrapped, .. } => wrapped,
+        }
+    }
+
+    /// Whether a key service has to be asked; the others open with keys at hand.
+    pub fn is_kept_by_a_service(&self) -> bool {
+        self.rank() == 2
+    }
+
     /// Keys at hand are tried before key services are asked, as sops does by default.
     pub(crate) fn rank(&self) -> u8 {
         match self {

@@ -6,6 +6,7 @@ use crate::cipher::DataKey;
 use crate::{AgeIdentities, Error, GroupReport, KeyGroup, KeyReport, PgpKeys, Recipient, shamir};
 
 /// What one recipient gave: the data key, or its share of it. Wiped when dropped; it cannot be printed.
+#[derive(Clone)]
 pub struct KeyPart(Zeroizing<Vec<u8>>);
 
 impl KeyPart {

@@ -26,6 +26,7 @@ pub mod reference;
 pub mod registry;
 pub mod story;
 pub mod tls;
+pub mod trouble;
 pub mod wait;
 pub mod webhook_sink;
 pub mod workloads;

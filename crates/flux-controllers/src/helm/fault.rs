@@ -47,6 +47,7 @@ pub fn is_transient(cause: &Cause) -> bool {
                     && reason != "AlreadyExists"
                     && message.contains("the object has been modified"))
         }
+        Cause::NoSuchKind(_) => false,
         // No answer at all.
         Cause::Unknown(message) => !message.starts_with("no matches for kind"),
     }

@@ -4,8 +4,11 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flux_api::meta::CommonMetadata;
-use flux_apply::Owner;
+use flux_api::names::{DISABLED, KUSTOMIZE_DECRYPT};
+use flux_apply::{ObjectId, Owner};
 use serde_json::{Map, Value};
+
+use super::typed;
 
 /// Labels, commonMetadata and clean-up, in upstream's order.
 pub fn prepare(objects: &mut [Value], owner: &Owner, common: Option<&CommonMetadata>) {
@@ -64,19 +67,86 @@ fn entry<'a>(object: &'a mut Value, key: &str) -> Option<&'a mut Map<String, Val
 }
 
 fn normalize(object: &mut Value) {
-    let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    typed::drop_unknown(object);
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
     if let Some(metadata) = entry(object, "metadata") {
         metadata.remove("creationTimestamp");
     }
-    // A CRD's status is kept as upstream keeps it; anybody else's is the cluster's business.
-    if kind != "CustomResourceDefinition"
-        && let Some(fields) = object.as_object_mut()
-    {
+    if kind == "CustomResourceDefinition" {
+        drop_invalid_bundle(object);
+        // A CRD's status is kept as upstream keeps it; anybody else's is the cluster's business.
+        return;
+    }
+    if let Some(fields) = object.as_object_mut() {
         fields.remove("status");
     }
-    if kind == "Secret" && object.get("apiVersion").and_then(Value::as_str) == Some("v1") {
-        merge_string_data(object);
+    match (api_version.as_str(), kind.as_str()) {
+        ("v1", "Secret") => merge_string_data(object),
+        ("v1", "Service") => default_protocols(object.pointer_mut("/spec/ports")),
+        ("v1", "Pod") => container_protocols(object, "/spec"),
+        ("apps/v1", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet") | ("batch/v1", "Job") => {
+            container_protocols(object, "/spec/template/spec");
+        }
+        ("batch/v1", "CronJob") => container_protocols(object, "/spec/jobTemplate/spec/template/spec"),
+        _ => {}
     }
+}
+
+/// The protocol is part of a port's key, and older servers do not fill it in for an apply.
+fn default_protocols(ports: Option<&mut Value>) {
+    let Some(Value::Array(ports)) = ports else { return };
+    for port in ports.iter_mut().filter_map(Value::as_object_mut) {
+        let missing = port.get("protocol").and_then(Value::as_str).is_none_or(str::is_empty);
+        if missing {
+            port.insert("protocol".to_owned(), Value::String("TCP".to_owned()));
+        }
+    }
+}
+
+fn container_protocols(object: &mut Value, pod: &str) {
+    let Some(Value::Array(containers)) = object.pointer_mut(&format!("{pod}/containers")) else { return };
+    for container in containers {
+        default_protocols(container.get_mut("ports"));
+    }
+}
+
+/// Generators leave placeholders there, which the server refuses; whoever fills the bundle in does so later.
+fn drop_invalid_bundle(definition: &mut Value) {
+    let Some(Value::Object(client)) = definition.pointer_mut("/spec/conversion/webhook/clientConfig") else {
+        return;
+    };
+    let Some(bundle) = client.get("caBundle").and_then(Value::as_str) else { return };
+    let valid = STANDARD
+        .decode(bundle)
+        .is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains("-----BEGIN CERTIFICATE-----"));
+    if !valid {
+        client.remove("caBundle");
+    }
+}
+
+/// Secrets that are still encrypted, as one message. Applied, they would be useless and look as if they worked.
+pub fn refuse_encrypted(objects: &[Value]) -> Result<(), String> {
+    let is_encrypted = |object: &&Value| {
+        let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+        let annotations = object.get("metadata").and_then(|metadata| metadata.get("annotations"));
+        let mark = annotations.and_then(|map| map.get(KUSTOMIZE_DECRYPT)).and_then(Value::as_str);
+        text("kind") == "Secret"
+            && text("apiVersion") == "v1"
+            && object.get("sops").is_some()
+            && !mark.is_some_and(|mark| mark.eq_ignore_ascii_case(DISABLED))
+    };
+    let refused: Vec<String> = objects
+        .iter()
+        .filter(is_encrypted)
+        .filter_map(ObjectId::of)
+        .map(|id| {
+            format!(
+                "{id} is SOPS encrypted, configuring decryption is required for this secret to be reconciled"
+            )
+        })
+        .collect();
+    if refused.is_empty() { Ok(()) } else { Err(refused.join("\n")) }
 }
 
 /// The server does this on write; doing it here keeps dry-run and live comparable.
@@ -117,6 +187,41 @@ mod tests {
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {
                 "kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}}})
         );
+    }
+
+    #[test]
+    fn ports_get_their_protocol_and_a_definition_keeps_its_status() {
+        let mut objects = [
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}, {"port": 53, "protocol": "UDP"}]}}),
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": {"template": {"spec": {"containers": [{"name": "c", "ports": [{"containerPort": 80}]}]}}}}),
+            json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a"}, "status": {},
+                "spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": "Cg==", "url": "x"}}}}}),
+        ];
+        prepare(&mut objects, &owner(), None);
+        assert_eq!(
+            objects[0]["spec"]["ports"],
+            json!([{"port": 80, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}])
+        );
+        assert_eq!(objects[1].pointer("/spec/template/spec/containers/0/ports/0/protocol").unwrap(), "TCP");
+        assert_eq!(objects[2]["status"], json!({}));
+        assert_eq!(
+            objects[2].pointer("/spec/conversion/webhook/clientConfig").unwrap(),
+            &json!({"url": "x"})
+        );
+    }
+
+    #[test]
+    fn a_secret_that_is_still_encrypted_is_refused_unless_it_asked_for_it() {
+        let mut secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "n"}, "sops": {}});
+        let error = refuse_encrypted(&[secret.clone()]).unwrap_err();
+        assert_eq!(
+            error,
+            "Secret/n/a is SOPS encrypted, configuring decryption is required for this secret to be reconciled"
+        );
+        secret["metadata"]["annotations"] = json!({"kustomize.toolkit.fluxcd.io/decrypt": "Disabled"});
+        assert_eq!(refuse_encrypted(&[secret]), Ok(()));
+        let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "sops": {}});
+        assert_eq!(refuse_encrypted(&[other]), Ok(()));
     }
 
     #[test]

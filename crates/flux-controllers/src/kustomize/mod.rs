@@ -1,16 +1,44 @@
 //! kustomize-controller: what a source holds is what the cluster holds.
+//!
+//! Reading order: `kustomization` is one run from top to bottom; what it awaits stands in `observe` and
+//! `dependencies` (may it start?), `build`, `apply`, `health`; `finalize` is its end.
 
+mod apply;
+mod brake;
+mod build;
+mod dependencies;
+mod failure;
+mod finalize;
+mod handover;
+mod health;
 pub mod history;
+mod identity;
+mod keys;
+mod kms;
+mod kubeconfig;
 pub mod kustomization;
 pub mod manifests;
 pub mod observe;
+mod options;
+mod remote_bases;
+mod run;
+mod typed;
+mod unchanged;
+mod wake;
 
-use std::sync::Arc;
+pub use options::{Gates, Options, stage_kinds};
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use kube::Client;
 
 use crate::artifact::Fetcher;
-use crate::reconcile::{Cache, Events};
+use crate::reconcile::{Cache, Events, ObjectKey};
+
+/// Objects whose dependencies are being looked at, or were not ready. The status says so too late: a dependency may get
+/// ready between the look and the write.
+pub type Undecided = Arc<Mutex<BTreeSet<ObjectKey>>>;
 
 /// What the reconciler works with.
 pub struct Context {
@@ -20,17 +48,20 @@ pub struct Context {
     pub events: Events,
     pub cluster: flux_apply::Cluster,
     pub options: Options,
+    pub memory: Memory,
 }
 
-/// The controller's flags.
-#[derive(Clone, Debug)]
-pub struct Options {
-    pub jitter_percent: u8,
-    pub no_cross_namespace_refs: bool,
-    /// Impersonated where a Kustomization names nobody.
-    pub default_service_account: Option<String>,
-    /// An unknown variable is an error.
-    pub strict_substitutions: bool,
-    pub requeue_dependency: std::time::Duration,
-    pub concurrent_ssa: usize,
+/// What is remembered from run to run. Losing it costs time, never correctness.
+#[derive(Default)]
+pub struct Memory {
+    /// Digests of encrypted files whose authentication code agreed.
+    verified_macs: Mutex<BTreeSet<[u8; 32]>>,
+    /// Those that were warned about.
+    reported_macs: Mutex<BTreeSet<[u8; 32]>>,
+    remote_clusters: kubeconfig::Clusters,
+    remote_bases: remote_bases::Fetched,
+    waiting: handover::Waiting,
+    builds: unchanged::Builds,
+    /// Those that found, or may be finding, a dependency not ready.
+    pub undecided: Undecided,
 }

@@ -1,18 +1,16 @@
-//! What a Kustomization waits for: its source and its dependencies.
+//! The sources of a Kustomization, as they are now.
 
-use std::sync::Arc;
-
+use flux_api::Object;
 use flux_api::artifact::Artifact;
-use flux_api::condition::{self, ConditionStatus};
 use flux_api::kinds::{self, Kind};
 use flux_api::kustomize::{Kustomization, SourceKind};
-use flux_api::{Object, revision::Revision};
 use kube::api::DynamicObject;
-use serde_json::Value;
 
-use crate::reconcile::{Cache, ObjectKey, decode};
+use super::failure::Failure;
+use super::run::Run;
+use crate::reconcile::ObjectKey;
 
-/// Where a Kustomization's files come from.
+/// Where files of a Kustomization come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceKey {
     pub kind: SourceKind,
@@ -20,17 +18,32 @@ pub struct SourceKey {
 }
 
 impl SourceKey {
+    /// All of them; the first is the main one, whose revision is reported.
+    pub fn all(object: &Kustomization) -> Vec<Self> {
+        Self::mounted(object).into_iter().map(|(source, _)| source).collect()
+    }
+
     /// The source whose revision is reported: `sourceRef`, or the first of `sourceRefs`.
     pub fn primary(object: &Kustomization) -> Option<Self> {
+        Self::all(object).into_iter().next()
+    }
+
+    /// With the folder each is mounted at.
+    fn mounted(object: &Kustomization) -> Vec<(Self, Option<String>)> {
         let own = Object::namespace(object);
         let key = |namespace: &Option<String>, name: &str| {
             ObjectKey::new(namespace.clone().unwrap_or_else(|| own.to_owned()), name)
         };
         if let Some(reference) = &object.spec.source_ref {
-            return Some(Self { kind: reference.kind, key: key(&reference.namespace, &reference.name) });
+            let source = Self { kind: reference.kind, key: key(&reference.namespace, &reference.name) };
+            return vec![(source, None)];
         }
-        let first = object.spec.source_refs.first()?;
-        Some(Self { kind: first.kind, key: key(&first.namespace, &first.name) })
+        let entries = object.spec.source_refs.iter();
+        entries
+            .map(|entry| {
+                (Self { kind: entry.kind, key: key(&entry.namespace, &entry.name) }, entry.mount.clone())
+            })
+            .collect()
     }
 
     pub fn kind_row(&self) -> &'static Kind {
@@ -54,61 +67,37 @@ pub fn artifact(source: &DynamicObject) -> Option<Artifact> {
     serde_json::from_value(source.data.pointer("/status/artifact")?.clone()).ok()
 }
 
-/// Why a dependency holds its dependents up.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotReady {
-    #[error("dependency '{0}' not found")]
-    NotFound(ObjectKey),
-    #[error("dependency '{0}' is not ready")]
-    NotReady(ObjectKey),
-    #[error("dependency '{0}' revision is not up to date")]
-    OldRevision(ObjectKey),
+/// The artifacts that a Kustomization is built from, each with the folder it is mounted at.
+pub(super) struct Sources {
+    main: Artifact,
+    pub(super) all: Vec<(Artifact, Option<String>)>,
 }
 
-/// The first dependency that is not there yet.
-pub fn unready_dependency(cache: &Cache, object: &Kustomization, revision: &Revision) -> Option<NotReady> {
-    let own = Object::namespace(object);
-    object.spec.depends_on.iter().find_map(|dependency| {
-        let key =
-            ObjectKey::new(dependency.namespace.clone().unwrap_or_else(|| own.to_owned()), &dependency.name);
-        let found: Option<Arc<DynamicObject>> = cache.get(&kinds::KUSTOMIZATION, &key);
-        let Some(found) = found else {
-            return Some(NotReady::NotFound(key));
-        };
-        let Ok(dependency) = decode::<Kustomization>(&found) else {
-            return Some(NotReady::NotReady(key));
-        };
-        judge_dependency(&dependency, key, SourceKey::primary(object), revision)
-    })
-}
-
-fn judge_dependency(
-    dependency: &Kustomization,
-    key: ObjectKey,
-    source: Option<SourceKey>,
-    revision: &Revision,
-) -> Option<NotReady> {
-    let observed = dependency.observed_generation();
-    let settled = observed == Some(dependency.generation());
-    if !settled || !condition::is(dependency.conditions(), condition::READY, ConditionStatus::True) {
-        return Some(NotReady::NotReady(key));
+impl Sources {
+    pub(super) fn main(&self) -> &Artifact {
+        &self.main
     }
-    // From the same source, "ready" must mean ready at the same revision.
-    let applied = dependency.status.as_ref().and_then(|status| status.last_applied_revision.as_ref());
-    if SourceKey::primary(dependency) == source && applied != Some(revision) {
-        return Some(NotReady::OldRevision(key));
-    }
-    None
 }
 
-/// What dependents look at: ready or not, and at which revision.
-pub fn dependents_care_about(object: &DynamicObject) -> (Option<Value>, Option<Value>, Option<Value>) {
-    let ready = object.data.pointer("/status/conditions").and_then(Value::as_array).and_then(|conditions| {
-        conditions.iter().find(|one| one.get("type").and_then(Value::as_str) == Some(condition::READY))
-    });
-    (
-        ready.and_then(|ready| ready.get("status").cloned()),
-        object.data.pointer("/status/lastAppliedRevision").cloned(),
-        object.data.pointer("/status/observedGeneration").cloned(),
-    )
+pub(super) fn sources(run: &Run<'_>) -> Result<Sources, Failure> {
+    let mut all = Vec::new();
+    for (source, mount) in SourceKey::mounted(run.object) {
+        all.push((find(run, &source)?, mount));
+    }
+    let main = all.first().map(|(artifact, _)| artifact.clone());
+    let main = main.ok_or_else(|| Failure::Fetch("no source is given".to_owned()))?;
+    Ok(Sources { main, all })
+}
+
+fn find(run: &Run<'_>, source: &SourceKey) -> Result<Artifact, Failure> {
+    let options = &run.ctx.options;
+    if source.key.namespace != run.namespace() && options.no_cross_namespace_refs {
+        return Err(Failure::AccessDenied(source.to_string()));
+    }
+    if source.kind == SourceKind::ExternalArtifact && !options.gates.external_artifact {
+        return Err(Failure::ExternalArtifactDenied(source.to_string()));
+    }
+    let found = run.ctx.cache.get(source.kind_row(), &source.key);
+    let found = found.ok_or_else(|| Failure::SourceMissing(source.clone()))?;
+    artifact(&found).ok_or_else(|| Failure::NoArtifact(options.requeue_dependency.into()))
 }

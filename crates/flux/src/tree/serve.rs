@@ -75,6 +75,8 @@ static KUSTOMIZE: &[Flag] = &[
     int("concurrent", "4"),
     int("concurrent-ssa", "4"),
     boolean("no-remote-bases"),
+    boolean("require-sops-mac"),
+    string("compat", ""),
     string("default-decryption-service-account", ""),
     string("sops-age-secret", ""),
     string("sops-vault-configmap", ""),

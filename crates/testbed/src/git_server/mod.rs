@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use crate::fault::Faults;
 use crate::http_server::HttpServer;
 pub use crate::http_server::Security;
-pub use repository::Repository;
+pub use repository::{Change, Repository};
 pub use ssh::SshKey;
 
 /// Who may come in, and how.

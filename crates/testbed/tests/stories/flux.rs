@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use flux_api::kinds::{self, Controller, Kind};
 use flux_controllers::manager::{Manager, ManagerOptions};
+use k8s_openapi::api::core::v1::Event;
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -20,18 +21,38 @@ pub struct Flux {
     manager: Option<Manager>,
     storage: tempfile::TempDir,
     controllers: BTreeSet<Controller>,
+    tune: Tune,
 }
+
+type Tune = Box<dyn Fn(&mut ManagerOptions) + Send + Sync>;
 
 impl Flux {
     pub async fn start(cluster: &Cluster, controllers: &[Controller]) -> Self {
+        Self::start_with(cluster, controllers, |_| {}).await
+    }
+
+    /// The same with other options.
+    pub async fn start_with(
+        cluster: &Cluster,
+        controllers: &[Controller],
+        tune: impl Fn(&mut ManagerOptions) + Send + Sync + 'static,
+    ) -> Self {
         install_crds(cluster).await;
         let namespace = cluster.namespace("story").await.unwrap();
         let server = GitServer::start().unwrap();
         let fleet = server.create("fleet").unwrap();
         let storage = tempfile::tempdir().unwrap();
         let controllers = controllers.iter().copied().collect();
-        let mut flux =
-            Self { namespace, server, fleet, client: cluster.client(), manager: None, storage, controllers };
+        let mut flux = Self {
+            namespace,
+            server,
+            fleet,
+            client: cluster.client(),
+            manager: None,
+            storage,
+            controllers,
+            tune: Box::new(tune),
+        };
         flux.resume().await;
         flux
     }
@@ -45,13 +66,19 @@ impl Flux {
     pub async fn resume_as(&mut self, client: kube::Client) {
         let storage = self.storage.path().to_owned();
         let address = ([127, 0, 0, 1], 0).into();
-        let options = ManagerOptions {
+        let mut options = ManagerOptions {
             namespace: Some(self.namespace.name().to_owned()),
             least_retry: Duration::from_millis(200),
             most_retry: Duration::from_secs(2),
             ..ManagerOptions::new(self.controllers.clone(), storage, address)
         };
+        (self.tune)(&mut options);
         self.manager = Some(Manager::start(client, options).await.unwrap());
+    }
+
+    /// Has the controllers speak to the server through another client; takes effect when they resume.
+    pub fn through(&mut self, client: kube::Client) {
+        self.client = client;
     }
 
     pub async fn stop(&mut self) {
@@ -151,6 +178,20 @@ impl Flux {
         let limit = Duration::from_secs(30);
         let object = testbed::wait::until(&self.api(kind), name, limit, what, seen).await.unwrap();
         serde_json::to_value(object).unwrap()
+    }
+
+    /// Waits for an event about `name` whose message contains `text`.
+    pub async fn told(&self, name: &str, text: &str) -> Event {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), self.namespace.name());
+        let is_it = |event: &Event| {
+            event.involved_object.name.as_deref() == Some(name)
+                && event.message.as_deref().unwrap_or_default().contains(text)
+        };
+        let what = format!("have one about {name} that says '{text}'");
+        let limit = Duration::from_secs(30);
+        let all =
+            testbed::wait::until_all(&events, limit, &what, |events| events.iter().any(|one| is_it(one)));
+        all.await.unwrap().into_iter().find(is_it).unwrap()
     }
 
     /// Waits until the object is ready; its `Ready` message.

@@ -22,13 +22,13 @@ crate::stories!(
     a_restart_changes_nothing,
 );
 
-const BOTH: &[Controller] = &[Controller::Source, Controller::Kustomize];
+pub(crate) const BOTH: &[Controller] = &[Controller::Source, Controller::Kustomize];
 
-fn config_map(name: &str, value: &str) -> String {
+pub(crate) fn config_map(name: &str, value: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n  key: {value}\n")
 }
 
-fn spec(flux: &Flux, path: &str, extra: Value) -> Value {
+pub(crate) fn spec(flux: &Flux, path: &str, extra: Value) -> Value {
     let mut spec = json!({
         "interval": "1h", "retryInterval": "1s", "prune": true, "path": path,
         "targetNamespace": flux.namespace.name(),
@@ -38,7 +38,7 @@ fn spec(flux: &Flux, path: &str, extra: Value) -> Value {
     spec
 }
 
-async fn start(cluster: &Cluster, files: &[(&str, &str)]) -> Flux {
+pub(crate) async fn start(cluster: &Cluster, files: &[(&str, &str)]) -> Flux {
     let flux = Flux::start(cluster, BOTH).await;
     flux.fleet.commit("first", files).unwrap();
     flux.git_repository("fleet").await;
@@ -46,17 +46,17 @@ async fn start(cluster: &Cluster, files: &[(&str, &str)]) -> Flux {
 }
 
 /// Pushes and has the source look at once.
-async fn push(flux: &Flux, files: &[(&str, &str)]) -> String {
+pub(crate) async fn push(flux: &Flux, files: &[(&str, &str)]) -> String {
     let commit = flux.fleet.commit("next", files).unwrap();
     flux.reconcile(&flux_api::kinds::GIT_REPOSITORY, "fleet").await;
     commit
 }
 
-fn config_maps(cluster: &Cluster, flux: &Flux) -> Api<ConfigMap> {
+pub(crate) fn config_maps(cluster: &Cluster, flux: &Flux) -> Api<ConfigMap> {
     Api::namespaced(cluster.client(), flux.namespace.name())
 }
 
-async fn applied(flux: &Flux, name: &str, commit: &str) -> Value {
+pub(crate) async fn applied(flux: &Flux, name: &str, commit: &str) -> Value {
     let revision = format!("main@sha1:{commit}");
     flux.until(&KUSTOMIZATION, name, &format!("applied {revision}"), |object| {
         object["status"]["lastAppliedRevision"] == revision.as_str() && ready(object).0 == "True"
@@ -64,7 +64,7 @@ async fn applied(flux: &Flux, name: &str, commit: &str) -> Value {
     .await
 }
 
-fn value(map: &ConfigMap) -> &str {
+pub(crate) fn value(map: &ConfigMap) -> &str {
     map.data.as_ref().and_then(|data| data.get("key")).map_or("", String::as_str)
 }
 
@@ -121,6 +121,10 @@ async fn what_git_drops_is_pruned_unless_told_otherwise(cluster: &Cluster) {
     assert_eq!(object["status"]["inventory"]["entries"].as_array().unwrap().len(), 1);
     assert!(config_maps(cluster, &flux).get_opt("b").await.unwrap().is_none());
     assert!(config_maps(cluster, &flux).get_opt("keep").await.unwrap().is_some());
+    let namespace = flux.namespace.name();
+    let told = flux.told("apps", &format!("ConfigMap/{namespace}/b deleted")).await;
+    assert!(told.message.unwrap().contains(&format!("ConfigMap/{namespace}/keep skipped")));
+    assert_eq!(told.reason.as_deref(), Some("Progressing"));
 }
 
 async fn a_broken_file_is_named_and_the_fix_is_applied(cluster: &Cluster) {
@@ -177,7 +181,8 @@ async fn variables_are_substituted_and_a_missing_one_is_named(cluster: &Cluster)
     let without = json!({ "postBuild": { "substitute": { "other": "x" } } });
     flux.apply(&KUSTOMIZATION, "strict", spec(&flux, "apps", without)).await;
     let object = flux.not_ready(&KUSTOMIZATION, "strict", "BuildFailed").await;
-    let expected = "post build failed for 'a': envsubst error: variable substitution failed: variable not set (strict mode): \"greeting\"";
+    let expected = "post build failed for 'ConfigMap.v1.[noGrp]/a': envsubst error: variable substitution failed: \
+                    variable not set (strict mode): \"greeting\"\n  ${greeting} in apps/a.yaml line 6";
     assert_eq!(ready(&object).2, expected);
 }
 

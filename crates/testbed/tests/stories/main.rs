@@ -19,6 +19,15 @@ mod helm_swap;
 mod kustomization;
 mod oci_repository;
 mod sources;
+mod kustomization_apply;
+mod kustomization_crash;
+mod kustomization_decryption;
+mod kustomization_dependencies;
+mod kustomization_health;
+mod kustomization_identity;
+mod kustomization_prune;
+mod kustomization_sources;
+mod kustomization_swap;
 #[path = "loop.rs"]
 mod the_loop;
 

@@ -19,17 +19,7 @@ use crate::error::{CliError, fail};
 use crate::tree::{Invocation, serve};
 
 /// Flags of controllers that run, which nothing here reads yet: given, they are reported.
-const WITHOUT_EFFECT: &[&str] = &[
-    "no-remote-bases",
-    "default-decryption-service-account",
-    "sops-age-secret",
-    "sops-vault-configmap",
-    "custom-apply-stage-kinds",
-    "override-manager",
-    "insecure-kubeconfig-exec",
-    "insecure-kubeconfig-tls",
-    "default-kubeconfig-service-account",
-];
+const WITHOUT_EFFECT: &[&str] = &["sops-vault-configmap"];
 
 /// The flags of one process, as one controller sees them.
 #[derive(Clone, Copy)]
@@ -316,13 +306,33 @@ fn source(flags: &Flags<'_>) -> Result<source::Options, CliError> {
 fn kustomize(flags: &Flags<'_>) -> Result<kustomize::Options, CliError> {
     let gates = FeatureGates::with(flags.controller, &flags.list("feature-gates"));
     let gates = gates.map_err(|error| fail!("{error}"))?;
+    let kinds: Vec<String> = flags
+        .text("custom-apply-stage-kinds")
+        .split(',')
+        .filter(|kind| !kind.trim().is_empty())
+        .map(str::to_owned)
+        .collect();
+    let kinds = kustomize::stage_kinds(&kinds);
     Ok(kustomize::Options {
         jitter_percent: flags.number("interval-jitter-percentage")?,
         no_cross_namespace_refs: flags.is("no-cross-namespace-refs"),
         default_service_account: flags.some("default-service-account"),
+        default_decryption_service_account: flags.some("default-decryption-service-account"),
+        default_kubeconfig_service_account: flags.some("default-kubeconfig-service-account"),
         strict_substitutions: gates.is("StrictPostBuildSubstitutions"),
         requeue_dependency: flags.duration("requeue-dependency")?,
         concurrent_ssa: flags.number("concurrent-ssa")?,
+        no_remote_bases: flags.is("no-remote-bases"),
+        override_managers: flags.list("override-manager"),
+        custom_stage_kinds: kinds.map_err(|error| fail!("--custom-apply-stage-kinds: {error}"))?,
+        runtime_namespace: std::env::var("RUNTIME_NAMESPACE").ok().filter(|name| !name.is_empty()),
+        sops_age_secret: flags.some("sops-age-secret"),
+        sops_vault_config_map: flags.some("sops-vault-configmap"),
+        require_sops_mac: flags.is("require-sops-mac"),
+        insecure_kubeconfig_exec: flags.is("insecure-kubeconfig-exec"),
+        insecure_kubeconfig_tls: flags.is("insecure-kubeconfig-tls"),
+        gates: kustomize::Gates::from_features(&gates),
+        upstream_only: flags.text("compat") == "upstream",
     })
 }
 

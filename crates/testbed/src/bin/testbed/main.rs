@@ -3,6 +3,7 @@
 //! `cargo xtask testbed up|down|status` is the usual way in. Not for production, and not for two people:
 //! one machine account has one testbed.
 
+mod bench;
 mod standing;
 
 use std::process::ExitCode;
@@ -18,7 +19,9 @@ const USAGE: &str = "usage:
   testbed up                 start a control plane and a Git server that stay, and print how to reach them
   testbed status             say whether they run
   testbed down               end them
-  testbed run                like up, in the foreground";
+  testbed run                like up, in the foreground
+  testbed bench-kustomizations FLUX CRDS COUNT OTHER-FILES [--without-upstream]
+                             a fleet under this flux and under upstream's controllers, side by side";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -53,6 +56,7 @@ fn run(arguments: &[&str]) -> Result<()> {
         ["status"] => standing::status(),
         ["down"] => standing::down(),
         ["run"] => standing::run(),
+        ["bench-kustomizations", rest @ ..] => bench::run(rest),
         _ => bail!("{USAGE}"),
     }
 }

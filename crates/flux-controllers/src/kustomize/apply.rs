@@ -1,0 +1,176 @@
+//! Applying what was built and deleting what is gone. The inventory is written before the first create, and whatever
+//! could not be deleted stays in it.
+
+use flux_api::meta::{IgnoreRule, Selector};
+use flux_apply::ignore::{InvalidRule, Selection};
+use flux_apply::{Action, Change, Cluster, IgnoreRules, Inventory, ObjectId};
+use serde_json::Value;
+
+use super::brake::{self, Plan};
+use super::failure::Failure;
+use super::run::Run;
+use super::{handover, health, identity};
+
+const MANAGER: &str = "kustomize-controller";
+
+/// Applies, prunes and waits for health; what health is about comes back.
+pub(super) async fn apply(run: &mut Run<'_>, objects: Vec<Value>) -> Result<Applied, Failure> {
+    let options = options(run).map_err(|error| Failure::Apply(error.to_string()))?;
+    let cluster = identity::cluster(run)
+        .await
+        .map_err(|error| Failure::Apply(format!("failed to build kube client: {}", error.message())))?;
+    let ids = flux_apply::identities(&cluster, &objects).await;
+    let (old, new) = (run.inventory(), Inventory::of(&ids));
+    let both = old.union(&new);
+    if both != old {
+        run.set_inventory(&both);
+        // A crash after this must not leave objects that nobody knows of, so without it nothing is created.
+        run.try_write().await.map_err(|error| {
+            Failure::Apply(format!("the inventory could not be written, so nothing was applied: {error}"))
+        })?;
+    }
+    let jobs = jobs_with_ttl(&objects);
+    let changes = match flux_apply::apply(&cluster, objects, &options).await {
+        Ok(changes) => changes,
+        Err(error) => {
+            let listed = list(&error.changes, is_written);
+            let message = if listed.is_empty() { error.to_string() } else { format!("{error}\n{listed}") };
+            return Err(Failure::Apply(message));
+        }
+    };
+    log(run, &changes);
+    let listed = list(&changes, is_written);
+    let changed = !listed.is_empty();
+    if changed {
+        run.tell_progress(listed);
+    }
+    prune(run, &cluster, &old, &new).await?;
+    let applied = changes.into_iter().filter(|change| change.action != Action::Skipped);
+    let applied: Vec<ObjectId> = applied.map(|change| change.id).collect();
+    let checked = health::Checked { applied: applied.clone(), jobs: jobs.clone(), changed };
+    health::check(run, &cluster, checked).await?;
+    Ok(Applied { applied, jobs })
+}
+
+/// What was applied and not skipped, and which of it are Jobs that delete themselves.
+pub(super) struct Applied {
+    pub(super) applied: Vec<ObjectId>,
+    pub(super) jobs: Vec<ObjectId>,
+}
+
+fn options(run: &Run<'_>) -> Result<flux_apply::Options, InvalidRule> {
+    let options = &run.ctx.options;
+    Ok(flux_apply::Options {
+        force: run.object.spec.force,
+        concurrent: options.concurrent_ssa,
+        custom_stages: options.custom_stage_kinds.clone(),
+        override_managers: options.override_managers.clone(),
+        ignore: ignore_rules(&run.object.spec.ignore)?,
+        migrate_api_version: options.gates.migrate_api_version,
+        ..flux_apply::Options::new(MANAGER)
+    })
+}
+
+fn ignore_rules(rules: &[IgnoreRule]) -> Result<IgnoreRules, InvalidRule> {
+    let mut compiled = IgnoreRules::default();
+    for rule in rules {
+        compiled.add(&rule.paths, rule.target.as_ref().map(selection).as_ref())?;
+    }
+    Ok(compiled)
+}
+
+fn selection(target: &Selector) -> Selection<'_> {
+    Selection {
+        group: target.group.as_deref(),
+        version: target.version.as_deref(),
+        kind: target.kind.as_deref(),
+        name: target.name.as_deref(),
+        namespace: target.namespace.as_deref(),
+        labels: target.label_selector.as_deref(),
+        annotations: target.annotation_selector.as_deref(),
+    }
+}
+
+/// Jobs that delete themselves: gone means done.
+fn jobs_with_ttl(objects: &[Value]) -> Vec<ObjectId> {
+    let is_job = |object: &&Value| {
+        object.get("kind").and_then(Value::as_str) == Some("Job")
+            && object.pointer("/spec/ttlSecondsAfterFinished").is_some_and(|ttl| !ttl.is_null())
+    };
+    objects.iter().filter(is_job).filter_map(ObjectId::of).collect()
+}
+
+fn log(run: &Run<'_>, changes: &[Change]) {
+    let revision = run.artifact.as_ref().map(|artifact| artifact.revision.to_string());
+    if !run.ctx.options.gates.group_change_log {
+        let output = list(changes, |_| true);
+        tracing::info!(output, revision, "server-side apply completed");
+        return;
+    }
+    for action in [Action::Created, Action::Configured, Action::Unchanged, Action::Skipped] {
+        let output = list(changes, |change| change.action == action);
+        if !output.is_empty() {
+            tracing::info!(action = action.as_str(), output, revision, "server-side apply completed");
+        }
+    }
+}
+
+async fn prune(
+    run: &mut Run<'_>,
+    cluster: &Cluster,
+    old: &Inventory,
+    new: &Inventory,
+) -> Result<(), Failure> {
+    let gone = old.minus(new);
+    if !run.object.spec.prune || gone.is_empty() {
+        run.set_inventory(new);
+        run.conditions().delete(brake::CONDITION);
+        return Ok(());
+    }
+    let revision = run.artifact.as_ref().map(|artifact| artifact.revision.to_string()).unwrap_or_default();
+    if handover::is_pending(run, &revision) {
+        // They stay in the inventory, and the next run deletes what nobody took over.
+        run.set_inventory(&old.union(new));
+        run.again = Some(handover::AGAIN);
+        return Ok(());
+    }
+    let plan = if run.ctx.options.upstream_only {
+        Plan::without_brake(gone)
+    } else {
+        brake::plan(run, cluster, gone, old).await
+    };
+    brake::report(run, &plan);
+    let kept = new.union(&Inventory::of(plan.held()));
+    let mut listed: Vec<Change> = Vec::new();
+    listed.extend(plan.protected.iter().map(|id| Change { id: id.clone(), action: Action::Skipped }));
+    match flux_apply::prune(cluster, plan.delete, &run.owner()).await {
+        Ok(changes) => {
+            run.set_inventory(&kept);
+            listed.extend(changes);
+            let listed = list(&listed, |_| true);
+            if !listed.is_empty() {
+                run.tell_progress(listed);
+            }
+            Ok(())
+        }
+        Err(error) => {
+            // Whatever refused to go stays in the inventory, or it would be forgotten for ever.
+            run.set_inventory(&kept.union(&Inventory::of(&error.survivors)));
+            Err(Failure::Prune(error.to_string()))
+        }
+    }
+}
+
+fn is_written(change: &Change) -> bool {
+    matches!(change.action, Action::Created | Action::Configured)
+}
+
+/// One line for each of these changes, as events write them.
+pub(super) fn list(changes: &[Change], wanted: impl Fn(&Change) -> bool) -> String {
+    let lines: Vec<String> = changes
+        .iter()
+        .filter(|change| wanted(change))
+        .map(|change| format!("{} {}", change.id, change.action.as_str()))
+        .collect();
+    lines.join("\n")
+}

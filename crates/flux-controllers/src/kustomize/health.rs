@@ -1,0 +1,208 @@
+//! Waiting until what was applied is healthy. The wait is outside of the worker, and anything newer ends it.
+
+use std::time::{Duration, Instant};
+
+use flux_api::Object;
+use flux_api::condition::{self, ConditionStatus, HEALTHY};
+use flux_api::duration::GoDuration;
+use flux_api::kustomize::Kustomization;
+use flux_apply::health::Status;
+use flux_apply::health_exprs::Judge;
+use flux_apply::{Cluster, ObjectId};
+use futures::StreamExt;
+use k8s_openapi::jiff::Timestamp;
+
+use super::failure::Failure;
+use super::observe::{SourceKey, artifact};
+use super::run::{KIND, Run, since};
+
+/// How long a wait looks at an object before it looks again; longer for objects that take their time.
+const FIRST_POLL: Duration = Duration::from_millis(250);
+const LAST_POLL: Duration = Duration::from_secs(5);
+/// Objects that are looked at together.
+const AT_ONCE: usize = 8;
+
+/// What was applied, as far as health is concerned.
+pub(super) struct Checked {
+    pub(super) applied: Vec<ObjectId>,
+    /// Jobs that delete themselves when they are done.
+    pub(super) jobs: Vec<ObjectId>,
+    /// Whether the apply wrote anything.
+    pub(super) changed: bool,
+}
+
+pub(super) async fn check(run: &mut Run<'_>, cluster: &Cluster, checked: Checked) -> Result<(), Failure> {
+    let watched = watched(run.object, checked.applied);
+    if watched.is_empty() {
+        run.conditions().delete(HEALTHY);
+        return Ok(());
+    }
+    let was_healthy = condition::is(&run.status.conditions, HEALTHY, ConditionStatus::True);
+    let revision = run.artifact.as_ref().map(|artifact| artifact.revision.clone());
+    let is_new = run.status.last_applied_revision != revision;
+    let started = Instant::now();
+    let eyes = Eyes { cluster, judge: &run.judge.clone(), jobs: &checked.jobs, fail_fast: fail_fast(run) };
+    // What is healthy at the first look needs no word about a wait.
+    let mut open = eyes.look(watched).await;
+    if !open.is_settled() {
+        announce(run).await;
+        open = wait(run, &eyes, open).await?;
+    }
+    let took = since(started);
+    let Some(problem) = open.problem() else {
+        let message = format!("Health check passed in {took}");
+        if !was_healthy || (is_new && checked.changed) {
+            run.tell_progress(message.clone());
+        }
+        run.conditions().set(HEALTHY, ConditionStatus::True, "Succeeded", message);
+        return Ok(());
+    };
+    run.conditions().set(HEALTHY, ConditionStatus::False, "HealthCheckFailed", problem.clone());
+    Err(Failure::Unhealthy(format!("health check failed after {took}: {problem}")))
+}
+
+fn fail_fast(run: &Run<'_>) -> bool {
+    !run.ctx.options.gates.disable_fail_fast_behavior
+}
+
+async fn announce(run: &mut Run<'_>) {
+    let timeout = GoDuration::from(run.timeout());
+    let revision = run.artifact.as_ref().map(|artifact| artifact.revision.to_string()).unwrap_or_default();
+    let message = format!("Running health checks for revision {revision} with a timeout of {timeout}");
+    let mut conditions = run.conditions();
+    conditions.set(condition::RECONCILING, ConditionStatus::True, "Progressing", message.clone());
+    conditions.set(condition::READY, ConditionStatus::Unknown, "Progressing", "Reconciliation in progress");
+    conditions.set(HEALTHY, ConditionStatus::Unknown, "Progressing", message);
+    run.write().await;
+}
+
+/// Ends when all is settled, when the time is up, or when something newer arrives.
+async fn wait(run: &Run<'_>, eyes: &Eyes<'_>, mut open: Open) -> Result<Open, Failure> {
+    let deadline = tokio::time::Instant::now() + run.timeout();
+    let watching = async {
+        let mut pause = FIRST_POLL;
+        loop {
+            tokio::time::sleep_until(deadline.min(tokio::time::Instant::now() + pause)).await;
+            pause = (pause * 2).min(LAST_POLL);
+            open = eyes.again(open).await;
+            if open.is_settled() || tokio::time::Instant::now() >= deadline {
+                return open;
+            }
+        }
+    };
+    run.worker
+        .outside(async {
+            tokio::select! {
+                open = watching => Ok(open),
+                () = run.worker.preempted() => Err(Failure::Preempted(trigger(run))),
+            }
+        })
+        .await
+}
+
+/// What a newer run is about: another revision of a source, or the object itself.
+fn trigger(run: &Run<'_>) -> String {
+    let revision = run.artifact.as_ref().map(|artifact| artifact.revision.clone());
+    let source = SourceKey::primary(run.object);
+    let newer = source.filter(|source| {
+        let found = run.ctx.cache.get(source.kind_row(), &source.key);
+        found.as_deref().and_then(artifact).map(|artifact| artifact.revision) != revision
+    });
+    match newer {
+        Some(source) => source.to_string(),
+        None => format!("{}/{}/{}", KIND.kind, run.namespace(), run.object.name()),
+    }
+}
+
+struct Eyes<'a> {
+    cluster: &'a Cluster,
+    judge: &'a Judge,
+    jobs: &'a [ObjectId],
+    fail_fast: bool,
+}
+
+/// What is not current yet, with what it is instead.
+struct Open {
+    objects: Vec<(ObjectId, Status)>,
+    fail_fast: bool,
+}
+
+impl Open {
+    fn is_settled(&self) -> bool {
+        let failed = |(_, status): &(ObjectId, Status)| *status == Status::Failed;
+        self.objects.iter().all(failed) || (self.fail_fast && self.objects.iter().any(failed))
+    }
+
+    fn problem(&self) -> Option<String> {
+        if self.objects.is_empty() {
+            return None;
+        }
+        let only_failed = self.is_settled();
+        let shown: Vec<String> = self
+            .objects
+            .iter()
+            .filter(|(_, status)| !only_failed || *status == Status::Failed)
+            .map(|(id, status)| format!("{id} status: '{}'", status.as_str()))
+            .collect();
+        let shown = shown.join(", ");
+        Some(if only_failed {
+            format!("failed early due to stalled resources: [{shown}]")
+        } else {
+            format!("timeout waiting for: [{shown}]")
+        })
+    }
+}
+
+impl Eyes<'_> {
+    async fn look(&self, objects: Vec<ObjectId>) -> Open {
+        let looked: Vec<(ObjectId, Status)> = futures::stream::iter(objects)
+            .map(|id: ObjectId| async move {
+                let status = self.status(&id).await;
+                (id, status)
+            })
+            .buffered(AT_ONCE)
+            .collect()
+            .await;
+        let objects = looked.into_iter().filter(|(_, status)| *status != Status::Current).collect();
+        Open { objects, fail_fast: self.fail_fast }
+    }
+
+    /// Looks at what is open; a failed one may recover where failing fast is off.
+    async fn again(&self, open: Open) -> Open {
+        self.look(open.objects.into_iter().map(|(id, _)| id).collect()).await
+    }
+
+    async fn status(&self, id: &ObjectId) -> Status {
+        match self.cluster.get(id).await {
+            Ok(Some(object)) => self.judge.judge(&object, Timestamp::now().as_second()).status,
+            Ok(None) if self.jobs.contains(id) => Status::Current,
+            Ok(None) => Status::NotFound,
+            Err(_) => Status::Unknown,
+        }
+    }
+}
+
+/// The objects whose health counts: all that were applied with `wait`, else those named. Never itself.
+fn watched(object: &Kustomization, applied: Vec<ObjectId>) -> Vec<ObjectId> {
+    let is_itself = |id: &ObjectId| {
+        id.kind == KIND.kind && id.name == object.name() && id.namespace == Object::namespace(object)
+    };
+    let watched: Vec<ObjectId> = if object.spec.wait {
+        applied
+    } else {
+        object.spec.health_checks.iter().map(health_check_id).collect()
+    };
+    watched.into_iter().filter(|id| !is_itself(id)).collect()
+}
+
+fn health_check_id(reference: &flux_api::meta::ObjectReference) -> ObjectId {
+    let api_version = reference.api_version.as_deref().unwrap_or("apps/v1");
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    ObjectId {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        kind: reference.kind.clone(),
+        namespace: reference.namespace.clone().unwrap_or_default(),
+        name: reference.name.clone(),
+    }
+}

@@ -1,0 +1,180 @@
+//! One run of a reconcile: the object, what it looked like, what it becomes; its status and its events.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flux_api::Object;
+use flux_api::artifact::Artifact;
+use flux_api::duration::GoDuration;
+use flux_api::kinds::{self, Kind};
+use flux_api::kustomize::{Kustomization, KustomizationStatus};
+use flux_api::meta::{Inventory as StatusInventory, InventoryEntry};
+use flux_api::names::RECONCILE_REQUEST;
+use flux_api::time::Time;
+use flux_apply::health_exprs::Judge;
+use flux_apply::{Inventory, Owner};
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+
+use super::Context;
+use super::history::{self, Outcome};
+use crate::reconcile::events::Happening;
+use crate::reconcile::{Conditions, ObjectKey, Severity, Worker, status};
+
+pub(super) const KIND: &Kind = &kinds::KUSTOMIZATION;
+pub(super) const STATUS_MANAGER: &str = "gotk-kustomize-controller";
+const LEAST_TIMEOUT: Duration = Duration::from_secs(30);
+
+pub(super) struct Run<'a> {
+    pub(super) ctx: &'a Context,
+    pub(super) raw: &'a DynamicObject,
+    pub(super) object: &'a Kustomization,
+    pub(super) worker: &'a Worker,
+    /// What the server has.
+    written: KustomizationStatus,
+    pub(super) status: KustomizationStatus,
+    pub(super) started: Instant,
+    /// How health is judged.
+    pub(super) judge: Arc<Judge>,
+    /// Digest of what was built, once it was.
+    pub(super) digest: Option<String>,
+    pub(super) artifact: Option<Artifact>,
+    /// Something was left for the next run, which should come this soon.
+    pub(super) again: Option<Duration>,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(
+        ctx: &'a Context,
+        raw: &'a DynamicObject,
+        object: &'a Kustomization,
+        worker: &'a Worker,
+    ) -> Self {
+        let written = object.status.clone().unwrap_or_default();
+        Self {
+            ctx,
+            raw,
+            object,
+            worker,
+            status: written.clone(),
+            written,
+            started: Instant::now(),
+            judge: Arc::default(),
+            digest: None,
+            artifact: None,
+            again: None,
+        }
+    }
+
+    pub(super) fn namespace(&self) -> &'a str {
+        Object::namespace(self.object)
+    }
+
+    pub(super) fn conditions(&mut self) -> Conditions<'_> {
+        Conditions { generation: self.object.generation(), list: &mut self.status.conditions }
+    }
+
+    pub(super) fn retry(&self) -> GoDuration {
+        self.object.spec.retry_interval.unwrap_or(self.object.spec.interval)
+    }
+
+    pub(super) fn timeout(&self) -> Duration {
+        let spec = &self.object.spec;
+        let derived = || spec.interval.to_std().saturating_sub(Duration::from_secs(30));
+        spec.timeout.map_or_else(derived, GoDuration::to_std).max(LEAST_TIMEOUT)
+    }
+
+    pub(super) fn owner(&self) -> Owner {
+        Owner {
+            prefix: kinds::KUSTOMIZE_GROUP,
+            name: self.object.name().to_owned(),
+            namespace: self.namespace().to_owned(),
+        }
+    }
+
+    pub(super) fn inventory(&self) -> Inventory {
+        let entries = self.status.inventory.iter().flat_map(|inventory| &inventory.entries);
+        Inventory::from_entries(entries.map(|entry| (entry.id.clone(), entry.version.clone())))
+    }
+
+    pub(super) fn set_inventory(&mut self, inventory: &Inventory) {
+        let entries = inventory
+            .entries()
+            .map(|(id, version)| InventoryEntry { id: id.to_owned(), version: version.to_owned() })
+            .collect();
+        self.status.inventory = Some(StatusInventory { entries });
+    }
+
+    pub(super) fn remember(&mut self, status: &str) {
+        let Some(digest) = self.digest.clone() else { return };
+        let mut metadata = BTreeMap::new();
+        if let Some(artifact) = &self.artifact {
+            metadata.insert("revision".to_owned(), artifact.revision.to_string());
+            if let Some(origin) = artifact.origin_revision() {
+                metadata.insert("originRevision".to_owned(), origin.to_string());
+            }
+        }
+        let took = GoDuration::from(self.started.elapsed());
+        let outcome = Outcome { digest: &digest, status, took, metadata };
+        history::add(&mut self.status.history, outcome, Time::new(Timestamp::now()));
+    }
+
+    pub(super) fn note_request(&mut self) {
+        if let Some(request) = self.raw.annotations().get(RECONCILE_REQUEST) {
+            self.status.last_handled_reconcile_at = Some(request.clone());
+        }
+    }
+
+    /// Brings the status to the server; what could not be written is written with the next change.
+    pub(super) async fn write(&mut self) {
+        if let Err(error) = self.try_write().await {
+            tracing::warn!(%error, "status could not be written");
+        }
+    }
+
+    /// The same for what must not be lost.
+    pub(super) async fn try_write(&mut self) -> Result<(), kube::Error> {
+        let key = ObjectKey::of(self.raw);
+        status::write(&self.ctx.client, KIND, &key, STATUS_MANAGER, &self.written, &self.status).await?;
+        self.written = self.status.clone();
+        Ok(())
+    }
+
+    /// An event in the middle of a run: Ready is still in doubt, and the reason says so.
+    pub(super) fn tell_progress(&self, message: String) {
+        self.tell(Severity::Info, "Progressing", message, None);
+    }
+
+    pub(super) fn tell(
+        &self,
+        severity: Severity,
+        reason: &str,
+        message: String,
+        extra: Option<(&str, &str)>,
+    ) {
+        let mut metadata = BTreeMap::new();
+        let (revision, origin) = match &self.artifact {
+            Some(artifact) => (Some(artifact.revision.clone()), artifact.origin_revision()),
+            None => {
+                (self.status.last_applied_revision.clone(), self.status.last_applied_origin_revision.clone())
+            }
+        };
+        for (key, value) in [("revision", revision), ("originRevision", origin)] {
+            if let Some(value) = value {
+                metadata.insert(format!("{}/{key}", KIND.group), value.to_string());
+            }
+        }
+        if let Some((key, value)) = extra {
+            metadata.insert(format!("{}/{key}", KIND.group), value.to_owned());
+        }
+        let happening = Happening { severity, reason: reason.to_owned(), message, metadata };
+        self.ctx.events.tell(KIND, self.raw, happening);
+    }
+}
+
+/// How long something took, in milliseconds: nobody reads more.
+pub(super) fn since(start: Instant) -> GoDuration {
+    GoDuration::from(Duration::from_millis(u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)))
+}

@@ -1,0 +1,88 @@
+//! Objects as their builtin kinds know them: upstream reads them into Go structs and writes them again, which drops
+//! fields that the kind does not have and nulls. The API server would refuse the former. Pure.
+
+use kube_schema::{Schema, Schemas};
+use serde_json::Value;
+
+/// Deeper fields are left as they are.
+const DEEPEST: usize = 64;
+
+/// Drops what the builtin kind of `object` does not know; other kinds stay as they are.
+pub(super) fn drop_unknown(object: &mut Value) {
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
+    // Upstream leaves roles alone because of a bug in Go's serializer; so do we, since the result is the same.
+    if api_version == "rbac.authorization.k8s.io/v1" && matches!(kind.as_str(), "Role" | "ClusterRole") {
+        return;
+    }
+    // CRDs are no part of the scheme upstream uses.
+    if kind == "CustomResourceDefinition" {
+        return;
+    }
+    let Some(schema) = Schemas::kubernetes().kind_of(&api_version, &kind).and_then(|kind| kind.schema())
+    else {
+        return;
+    };
+    walk(object, schema, 0);
+}
+
+fn walk(value: &mut Value, schema: Schema<'_>, depth: usize) {
+    if depth > DEEPEST || schema.preserves_unknown_fields() {
+        return;
+    }
+    match value {
+        Value::Object(map) => {
+            let has_fields = schema.fields().len() > 0;
+            map.retain(|key, value| {
+                if value.is_null() {
+                    return !has_fields;
+                }
+                match schema.child(key) {
+                    Some(child) => {
+                        walk(value, child, depth + 1);
+                        true
+                    }
+                    None => !has_fields,
+                }
+            });
+        }
+        Value::Array(list) => {
+            if let Some(items) = schema.items() {
+                for item in list {
+                    walk(item, items, depth + 1);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_field_that_the_kind_does_not_have_is_dropped() {
+        let mut object = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "annotations": {"x": "y"}},
+            "spec": {"replicas": 1, "nonsense": true, "paused": null, "selector": {"matchLabels": {"any": "label"}},
+                "template": {"spec": {"containers": [{"name": "c", "imagePolicy": "x", "resources": {"limits": {"cpu": 1}}}]}}},
+        });
+        drop_unknown(&mut object);
+        assert_eq!(
+            object["spec"],
+            json!({"replicas": 1, "selector": {"matchLabels": {"any": "label"}},
+                "template": {"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": 1}}}]}}})
+        );
+        assert_eq!(object["metadata"]["annotations"], json!({"x": "y"}));
+    }
+
+    #[test]
+    fn other_kinds_keep_everything() {
+        let mut object = json!({"apiVersion": "example.org/v1", "kind": "Widget", "spec": {"any": null}});
+        let before = object.clone();
+        drop_unknown(&mut object);
+        assert_eq!(object, before);
+    }
+}

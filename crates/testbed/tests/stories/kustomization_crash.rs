@@ -1,0 +1,164 @@
+//! Kustomization: whatever breaks, and wherever, the cluster ends as Git says.
+
+use flux_api::kinds::{GIT_REPOSITORY, KUSTOMIZATION};
+use serde_json::json;
+use testbed::Cluster;
+use testbed::trouble::{Breaker, Cut, troubled};
+use testbed::git_server::Change;
+
+use crate::flux::{Flux, ready};
+use crate::kustomization::{applied, config_map, config_maps, spec, start, value};
+
+crate::stories!(random_refusals_delay_nothing_for_ever);
+
+/// The embedded server is enough: what is tried is the order of our own writes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_at_any_write_of_an_install_upgrade_or_prune_heals() {
+    let cluster = Cluster::embedded().await.unwrap();
+    let mut flux = start(&cluster, &[("README.md", "x")]).await;
+    flux.ready(&GIT_REPOSITORY, "fleet").await;
+    let mut points = 0;
+    for step in [Step::Install, Step::Upgrade, Step::Prune] {
+        let recorded = run(&cluster, &mut flux, step, None).await;
+        for number in 1..=recorded.len() {
+            for cut in [Cut::Before(number), Cut::After(number)] {
+                run(&cluster, &mut flux, step, Some(cut)).await;
+                points += 1;
+            }
+        }
+        println!("{step:?}: cut before and after each of {} writes: {recorded:#?}", recorded.len());
+    }
+    println!("{points} points covered");
+    assert!(points >= 20, "only {points} points: the recording is not complete");
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Install,
+    Upgrade,
+    Prune,
+}
+
+/// What the source-controller writes, and events, are not part of what is tried.
+fn counts(path: &str) -> bool {
+    !path.contains("/events") && !path.contains("gitrepositories")
+}
+
+/// Brings a Kustomization of its own to before `step`, does the step with the cut, restarts, and looks.
+async fn run(cluster: &Cluster, flux: &mut Flux, step: Step, cut: Option<Cut>) -> Vec<String> {
+    let name = format!("{step:?}-{cut:?}").to_lowercase().replace(['(', ')'], "-").replace("some-", "");
+    let name = name.trim_matches('-').to_owned();
+    let file = |file: &str| format!("{name}/{file}.yaml");
+    let (a, b) = (format!("{name}-a"), format!("{name}-b"));
+    let first = [
+        Change::Write(&file("a").leak()[..], config_map(&a, "one").leak()),
+        Change::Write(&file("b").leak()[..], config_map(&b, "one").leak()),
+    ];
+    flux.fleet.commit_to("main", "first", &first).unwrap();
+    flux.reconcile(&GIT_REPOSITORY, "fleet").await;
+    if step != Step::Install {
+        flux.apply(&KUSTOMIZATION, &name, spec(flux, &name, json!({}))).await;
+        let commit = flux.fleet.resolve("main").unwrap();
+        applied(flux, &name, &commit).await;
+    } else {
+        let commit = flux.fleet.resolve("main").unwrap();
+        let revision = format!("main@sha1:{commit}");
+        flux.until(&GIT_REPOSITORY, "fleet", "has the commit", |object| {
+            object["status"]["artifact"]["revision"] == revision.as_str()
+        })
+        .await;
+    }
+    let uid = config_maps(cluster, flux).get_opt(&a).await.unwrap().and_then(|map| map.metadata.uid);
+    flux.stop().await;
+    let breaker = match cut {
+        Some(cut) => Breaker::at(cut, counts),
+        None => Breaker::recorder(counts),
+    };
+    flux.through(breaker.client(&cluster.client()));
+    flux.resume().await;
+    flux.through(cluster.client());
+    change(flux, step, &name, &a).await;
+    let commit = flux.fleet.resolve("main").unwrap();
+    if cut.is_some() {
+        let broken = tokio::time::timeout(std::time::Duration::from_secs(30), breaker.broken()).await;
+        broken.unwrap_or_else(|_| panic!("{name}: the write never came; there were {:?}", breaker.writes()));
+        flux.stop().await;
+        flux.resume().await;
+        flux.reconcile(&GIT_REPOSITORY, "fleet").await;
+    }
+    let object = applied(flux, &name, &commit).await;
+    look(cluster, flux, step, (&a, &b), uid, &object).await;
+    suspend(flux, &name).await;
+    breaker.writes()
+}
+
+async fn change(flux: &Flux, step: Step, name: &str, a: &str) {
+    match step {
+        Step::Install => flux.apply(&KUSTOMIZATION, name, spec(flux, name, json!({}))).await,
+        Step::Upgrade => {
+            let files = [
+                (format!("{name}/a.yaml"), config_map(a, "two")),
+                (format!("{name}/c.yaml"), config_map(&format!("{name}-c"), "new")),
+            ];
+            let files: Vec<(&str, &str)> =
+                files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+            flux.fleet.commit("upgrade", &files).unwrap();
+            flux.reconcile(&GIT_REPOSITORY, "fleet").await;
+        }
+        Step::Prune => {
+            flux.fleet.commit_to("main", "prune", &[Change::Remove(&format!("{name}/b.yaml"))]).unwrap();
+            flux.reconcile(&GIT_REPOSITORY, "fleet").await;
+        }
+    }
+}
+
+async fn look(
+    cluster: &Cluster,
+    flux: &Flux,
+    step: Step,
+    (a, b): (&str, &str),
+    uid: Option<String>,
+    object: &serde_json::Value,
+) {
+    let maps = config_maps(cluster, flux);
+    let live = maps.get(a).await.unwrap();
+    assert_eq!(value(&live), if step == Step::Upgrade { "two" } else { "one" });
+    if uid.is_some() {
+        assert_eq!(live.metadata.uid, uid, "{a}: what Git holds was deleted and made again");
+    }
+    assert_eq!(maps.get_opt(b).await.unwrap().is_some(), step != Step::Prune, "{b}");
+    let expected = match step {
+        Step::Install => 2,
+        Step::Upgrade => 3,
+        Step::Prune => 1,
+    };
+    assert_eq!(object["status"]["inventory"]["entries"].as_array().unwrap().len(), expected);
+    assert_eq!(ready(object).0, "True");
+}
+
+/// Later runs write nothing for it.
+async fn suspend(flux: &Flux, name: &str) {
+    flux.apply(&KUSTOMIZATION, name, spec(flux, name, json!({ "suspend": true }))).await;
+}
+
+async fn random_refusals_delay_nothing_for_ever(cluster: &Cluster) {
+    let files = [("apps/a.yaml", config_map("a", "one")), ("apps/b.yaml", config_map("b", "one"))];
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+    let mut flux = start(cluster, &files).await;
+    flux.ready(&GIT_REPOSITORY, "fleet").await;
+    flux.stop().await;
+    // One request in five goes wrong, in one of five ways.
+    flux.through(troubled(&cluster.client(), 7, 20));
+    flux.resume().await;
+    flux.through(cluster.client());
+    flux.apply(&KUSTOMIZATION, "apps", spec(&flux, "apps", json!({ "retryInterval": "100ms" }))).await;
+    let first = flux.fleet.resolve("main").unwrap();
+    applied(&flux, "apps", &first).await;
+    let changes = [Change::Write("apps/a.yaml", &config_map("a", "two")), Change::Remove("apps/b.yaml")];
+    let second = flux.fleet.commit_to("main", "second", &changes).unwrap();
+    flux.reconcile(&GIT_REPOSITORY, "fleet").await;
+    applied(&flux, "apps", &second).await;
+    let maps = config_maps(cluster, &flux);
+    assert_eq!(value(&maps.get("a").await.unwrap()), "two");
+    assert!(maps.get_opt("b").await.unwrap().is_none());
+}

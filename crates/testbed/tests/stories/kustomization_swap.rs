@@ -1,0 +1,212 @@
+//! Swap: a fleet that upstream's controllers deployed is taken over without one write to a workload, and handed back.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::Duration;
+
+use flux_api::kinds::{Controller, GIT_REPOSITORY, KUSTOMIZATION};
+use kube::Api;
+use kube::api::DynamicObject;
+use kube::core::TypeMeta;
+use serde_json::{Value, json};
+use testbed::Cluster;
+use testbed::control_plane::Options;
+use testbed::process::{Scratch, Supervised};
+use testbed::reference::{self, Tool};
+
+use crate::flux::{Flux, ready};
+use crate::kustomization::{push, spec};
+
+const WORKLOADS: &str = "\
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: web}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {colour: blue, number: '1'}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: login}
+stringData: {password: s3cret}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, labels: {app: web}}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      serviceAccountName: web
+      containers: [{name: web, image: 'web:1', ports: [{containerPort: 8080}], env: [{name: A, value: b}], resources: {}}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: 'web:reader'}
+rules: [{apiGroups: [''], resources: [configmaps], verbs: [get]}]
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
+";
+
+const KINDS: [(&str, &str); 7] = [
+    ("v1", "ServiceAccount"),
+    ("v1", "ConfigMap"),
+    ("v1", "Secret"),
+    ("v1", "Service"),
+    ("apps/v1", "Deployment"),
+    ("rbac.authorization.k8s.io/v1", "Role"),
+    ("policy/v1", "PodDisruptionBudget"),
+];
+
+/// Upstream's source- and kustomize-controller at work.
+struct Upstream {
+    _scratch: Scratch,
+    controllers: Vec<Supervised>,
+}
+
+impl Upstream {
+    fn start(cluster: &Cluster, namespace: &str) -> Self {
+        let scratch = Scratch::new().unwrap();
+        let port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let storage = port();
+        let mut controllers = Vec::new();
+        for (controller, name) in [
+            (reference::Controller::Source, "source-controller"),
+            (reference::Controller::Kustomize, "kustomize-controller"),
+        ] {
+            let binary = reference::binary(Tool::Controller(controller), name).unwrap();
+            // They know no flag for it.
+            let mut arguments = vec![
+                format!("KUBECONFIG={}", cluster.kubeconfig_path().display()),
+                format!("RUNTIME_NAMESPACE={namespace}"),
+                binary.display().to_string(),
+                format!("--metrics-addr=127.0.0.1:{}", port()),
+                format!("--health-addr=127.0.0.1:{}", port()),
+                "--enable-leader-election=false".to_owned(),
+                "--watch-all-namespaces=true".to_owned(),
+            ];
+            if controller == reference::Controller::Source {
+                arguments.push(format!("--storage-path={}", scratch.path().display()));
+                arguments.push(format!("--storage-addr=127.0.0.1:{storage}"));
+                arguments.push(format!("--storage-adv-addr=127.0.0.1:{storage}"));
+            }
+            let log = scratch.path().join(format!("{name}.log"));
+            controllers.push(Supervised::start(Path::new("/usr/bin/env"), arguments, &log).unwrap());
+        }
+        Self { _scratch: scratch, controllers }
+    }
+
+    fn stop(mut self) {
+        for controller in &mut self.controllers {
+            controller.stop();
+        }
+    }
+}
+
+/// What a swap must not touch: everything about each object but when it was last seen.
+async fn fleet(cluster: &Cluster, namespace: &str) -> BTreeMap<String, Value> {
+    let mut seen = BTreeMap::new();
+    for (api_version, kind) in KINDS {
+        let types = TypeMeta { api_version: api_version.to_owned(), kind: kind.to_owned() };
+        let api: Api<DynamicObject> = cluster.dynamic(&types, namespace).await.unwrap();
+        for object in api.list(&Default::default()).await.unwrap() {
+            let labels = object.metadata.labels.clone().unwrap_or_default();
+            if !labels.contains_key("kustomize.toolkit.fluxcd.io/name") {
+                continue;
+            }
+            let name = format!("{kind}/{}", object.metadata.name.clone().unwrap());
+            let metadata = json!({
+                "resourceVersion": object.metadata.resource_version, "labels": labels,
+                "annotations": object.metadata.annotations, "managedFields": object.metadata.managed_fields,
+            });
+            seen.insert(name, metadata);
+        }
+    }
+    seen
+}
+
+async fn reconciled(flux: &Flux, token: &str) -> Value {
+    flux.reconcile_as(&KUSTOMIZATION, "apps", token).await;
+    let seen = |object: &DynamicObject| {
+        let object = serde_json::to_value(object).unwrap();
+        object["status"]["lastHandledReconcileAt"] == token && ready(&object).0 == "True"
+    };
+    let limit = Duration::from_secs(90);
+    let object =
+        testbed::wait::until(&flux.api(&KUSTOMIZATION), "apps", limit, "handled it", seen).await.unwrap();
+    serde_json::to_value(object).unwrap()
+}
+
+/// What both must write alike; times, counts and messages with durations differ from run to run.
+fn comparable(object: &Value) -> Value {
+    let status = &object["status"];
+    let history: Vec<Value> = status["history"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|entry| json!([entry["digest"], entry["lastReconciledStatus"], entry["metadata"]]))
+        .collect();
+    let conditions: Vec<Value> = status["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|one| json!([one["type"], one["status"], one["reason"], one["observedGeneration"]]))
+        .collect();
+    json!({
+        "inventory": status["inventory"], "history": history, "conditions": conditions,
+        "observedGeneration": status["observedGeneration"],
+        "lastAppliedRevision": status["lastAppliedRevision"],
+        "lastAttemptedRevision": status["lastAttemptedRevision"],
+        "finalizers": object["metadata"]["finalizers"],
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "peers: runs upstream's source- and kustomize-controller"]
+async fn a_fleet_of_upstream_is_taken_over_without_a_write_and_handed_back() {
+    let cluster = Cluster::start(Options::default()).await.unwrap();
+    let mut flux = Flux::start(&cluster, &[Controller::Source, Controller::Kustomize]).await;
+    flux.stop().await;
+    let namespace = flux.namespace.name().to_owned();
+    flux.fleet.commit("first", &[("apps/all.yaml", WORKLOADS)]).unwrap();
+    flux.git_repository("fleet").await;
+
+    let upstream = Upstream::start(&cluster, &namespace);
+    flux.apply(&KUSTOMIZATION, "apps", spec(&flux, "apps", json!({ "timeout": "1m" }))).await;
+    let theirs = reconciled(&flux, "upstream").await;
+    let before = fleet(&cluster, &namespace).await;
+    assert_eq!(before.len(), KINDS.len(), "{before:#?}");
+    upstream.stop();
+
+    flux.resume().await;
+    let ours = reconciled(&flux, "ours").await;
+    assert_eq!(fleet(&cluster, &namespace).await, before, "taking over wrote to a workload");
+    assert_eq!(comparable(&ours), comparable(&theirs));
+    // A change of ours, for upstream to find.
+    let commit = push(&flux, &[("apps/all.yaml", &WORKLOADS.replace("colour: blue", "colour: red"))]).await;
+    crate::kustomization::applied(&flux, "apps", &commit).await;
+    let ours = reconciled(&flux, "ours again").await;
+    let before = fleet(&cluster, &namespace).await;
+    flux.stop().await;
+
+    let upstream = Upstream::start(&cluster, &namespace);
+    flux.reconcile(&GIT_REPOSITORY, "fleet").await;
+    let theirs = reconciled(&flux, "upstream again").await;
+    let after = fleet(&cluster, &namespace).await;
+    assert_eq!(after, before, "handing back wrote to a workload");
+    assert_eq!(comparable(&theirs), comparable(&ours));
+    upstream.stop();
+}
