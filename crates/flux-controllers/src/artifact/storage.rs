@@ -179,15 +179,15 @@ impl Storage {
     ) -> Result<(Artifact, T), E> {
         let path = format!("{}/{}/{}/{file_name}", kind.kind.to_lowercase(), key.namespace, key.name);
         let target = self.file(&path)?;
-        let folder = target.parent().unwrap_or(&self.options.root);
-        fs::create_dir_all(folder).map_err(Error::from)?;
-        let file = tempfile::NamedTempFile::new_in(folder).map_err(Error::from)?;
-        let mut hashing = Hashing::new(io::BufWriter::new(file.reopen().map_err(Error::from)?));
+        let file = self.temporary().map_err(Error::from)?;
+        let out = io::BufWriter::new(file.reopen().map_err(Error::from)?);
+        let mut hashing = digest::Hashing::new(out, self.options.algorithm);
         let written = write(&mut hashing)?;
-        let (mut out, hash, size) = hashing.into_parts();
+        let (mut out, digest, size) = hashing.into_parts();
         out.flush().map_err(Error::from)?;
-        file.persist(&target).map_err(|error| Error::from(error.error))?;
-        Ok((self.artifact(path, revision, sha256(&hash), size), written))
+        self.put(file, &target).map_err(Error::from)?;
+        self.trust(&target, &digest);
+        Ok((self.artifact(path, revision, digest, size), written))
     }
 
     fn artifact(&self, path: String, revision: Revision, digest: Digest, size: u64) -> Artifact {

@@ -12,11 +12,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use file_tree::{Entry, Error, Files, Kind, TreePath};
+use flate2::Compression;
 use flate2::read::GzDecoder;
+use flux_api::digest::Algorithm;
 use sha2::{Digest, Sha256};
 
 pub use super::index::Hash;
 use super::index::Index;
+use super::pack::PackWriter;
 
 /// Inflated members that are kept: files are mostly read in order.
 const KEPT_MEMBERS: usize = 4;
@@ -104,6 +107,26 @@ impl ArtifactTree {
             kept.truncate(KEPT_MEMBERS);
         }
         Ok(member)
+    }
+}
+
+/// Files in any order, kept in a file of their own until they are stored.
+pub struct TreeWriter(PackWriter);
+
+impl TreeWriter {
+    pub fn new(file: File) -> io::Result<Self> {
+        // Nobody keeps it: not worth compressing.
+        PackWriter::new(file, Algorithm::Sha256, Compression::none(), None).map(Self)
+    }
+
+    /// Adds a file. The same path again replaces the earlier one, as in an archive.
+    pub fn add(&mut self, path: TreePath, executable: bool, bytes: &[u8]) -> io::Result<()> {
+        self.0.add_bytes(&path, executable, bytes)
+    }
+
+    pub fn finish(self) -> io::Result<ArtifactTree> {
+        let (file, _, _, index) = self.0.finish(&mut |_| Err(io::ErrorKind::Unsupported.into()))?;
+        Ok(ArtifactTree::new(file, index))
     }
 }
 
@@ -211,7 +234,6 @@ impl Files for ArtifactTree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::artifact::pack::PackWriter;
 
     fn tree(files: &[(&str, &str)]) -> ArtifactTree {
         let file = tempfile::tempfile().unwrap();

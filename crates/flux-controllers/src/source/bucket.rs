@@ -232,9 +232,8 @@ fn is_wanted(key: &str, rules: &Ignore) -> bool {
 async fn download(store: &Store, spec: &BucketSpec, listed: &mut Listed) -> Result<ArtifactTree, String> {
     let bucket = &spec.bucket_name;
     let paths = paths(&listed.index)?;
-    let file = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
-    let mut writer = TreeWriter::new(file.reopen().map_err(|error| error.to_string())?);
     let failed = |error: io::Error| error.to_string();
+    let mut writer = TreeWriter::new(tempfile::tempfile().map_err(failed)?).map_err(failed)?;
     if let Some(text) = &listed.ignore_file {
         writer.add(TreePath::root().child(ignore::FILE_NAME), false, text).map_err(failed)?;
     }
@@ -266,8 +265,7 @@ async fn download(store: &Store, spec: &BucketSpec, listed: &mut Listed) -> Resu
     }
     let writer = Arc::into_inner(writer).ok_or("a fetch is still under way")?;
     let writer = writer.into_inner().unwrap_or_else(PoisonError::into_inner);
-    writer.finish().map_err(failed)?;
-    ArtifactTree::open(file.path()).map_err(failed)
+    writer.finish().map_err(failed)
 }
 
 /// Where each object goes. Keys are anything; files are not.

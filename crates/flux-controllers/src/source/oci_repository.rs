@@ -362,8 +362,8 @@ fn extract(
 
 /// The files of a layer, in a file of their own until they are stored in order.
 fn unpack(layer: File) -> Result<ArtifactTree, String> {
-    let file = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
-    let mut writer = TreeWriter::new(file.reopen().map_err(|error| error.to_string())?);
+    let file = tempfile::tempfile().map_err(|error| error.to_string())?;
+    let mut writer = TreeWriter::new(file).map_err(|error| error.to_string())?;
     let mut failed = None;
     archive::unpack(io::BufReader::new(layer), UNPACKED, |entry| {
         if failed.is_none() {
@@ -374,8 +374,7 @@ fn unpack(layer: File) -> Result<ArtifactTree, String> {
     if let Some(error) = failed {
         return Err(error.to_string());
     }
-    writer.finish().map_err(|error| error.to_string())?;
-    ArtifactTree::open(file.path()).map_err(|error| error.to_string())
+    writer.finish().map_err(|error| error.to_string())
 }
 
 /// The rules in the files themselves and in the object.
