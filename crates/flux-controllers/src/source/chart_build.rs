@@ -601,7 +601,7 @@ mod tests {
         let mut lib = missing[0].clone();
         let found = local_dependency(&files, &at, &lib).unwrap();
         add_dependency(&mut chart, found, &lib);
-        assert_eq!(chart.subcharts[0].name(), "lib");
+        assert_eq!(chart.subcharts[0].name(), "l");
         assert!(missing_dependencies(&chart).unwrap().is_empty());
         lib.version = "2.x".to_owned();
         assert!(local_dependency(&files, &at, &lib).unwrap_err().contains("can't get a valid version"));
