@@ -3,8 +3,8 @@
 use flux_api::kinds::{GIT_REPOSITORY, KUSTOMIZATION};
 use serde_json::json;
 use testbed::Cluster;
-use testbed::trouble::{Breaker, Cut, troubled};
 use testbed::git_server::Change;
+use testbed::trouble::{Breaker, Cut, troubled};
 
 use crate::flux::{Flux, ready};
 use crate::kustomization::{applied, config_map, config_maps, spec, start, value};

@@ -17,8 +17,6 @@ mod helm_release;
 mod helm_repository;
 mod helm_swap;
 mod kustomization;
-mod oci_repository;
-mod sources;
 mod kustomization_apply;
 mod kustomization_crash;
 mod kustomization_decryption;
@@ -28,6 +26,8 @@ mod kustomization_identity;
 mod kustomization_prune;
 mod kustomization_sources;
 mod kustomization_swap;
+mod oci_repository;
+mod sources;
 #[path = "loop.rs"]
 mod the_loop;
 

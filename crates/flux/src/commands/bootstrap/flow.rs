@@ -1,6 +1,5 @@
 //! The steps of a bootstrap, and what is said about each.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -383,8 +382,7 @@ fn built(files: &MemoryTree, folder: &str) -> Result<Vec<Value>, CliError> {
     let failed = |error: &dyn std::fmt::Display| fail!("kustomize build failed: {error}");
     let spec = serde_json::json!({"interval": "0s", "prune": true, "path": format!("./{folder}")});
     let spec = serde_json::from_value(spec).map_err(|error| failed(&error))?;
-    let none: Option<&BTreeMap<String, String>> = None;
-    let input = flux_build::Input { spec: &spec, files, variables: none, strict: false };
+    let input = flux_build::Input { strict: false, ..flux_build::Input::new(&spec, files) };
     let built = flux_build::kustomization(&input).map_err(|error| fail!("{error}"))?;
     Ok(flux_controllers::kustomize::manifests::flatten(built.objects))
 }

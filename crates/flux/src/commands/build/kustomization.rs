@@ -220,10 +220,9 @@ impl Build<'_> {
         let files = Disk::new(&folder, &self.ignore);
         let build = |variables: Option<&BTreeMap<String, String>>| {
             flux_build::kustomization(&flux_build::Input {
-                spec: &spec,
-                files: &files,
                 variables,
                 strict: self.strict,
+                ..flux_build::Input::new(&spec, &files)
             })
         };
         let variables = match self.variables(kustomization).await {

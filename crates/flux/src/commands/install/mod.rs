@@ -137,13 +137,7 @@ fn may_replace(found: &Installation, force: bool) -> Result<(), CliError> {
 
 /// Applies the objects, definitions first. Returns a line for each.
 pub(super) async fn apply(session: &Session, objects: Vec<Value>) -> Result<String, CliError> {
-    let options = ApplyOptions {
-        manager: FIELD_MANAGER.to_owned(),
-        force: false,
-        concurrent: 4,
-        custom_stages: Vec::new(),
-        override_managers: Vec::new(),
-    };
+    let options = ApplyOptions::new(FIELD_MANAGER);
     let cluster = Cluster::new(session.client.clone());
     let changes = flux_apply::apply(&cluster, objects, &options).await.map_err(|error| fail!("{error}"))?;
     Ok(changes.iter().map(|change| format!("{} {}\n", change.id, change.action.as_str())).collect())

@@ -147,8 +147,7 @@ fn unused_variables(objects: &[Seen], files: &LocalFolder) -> Vec<Warning> {
             continue;
         }
         let tree = tree.get_or_insert_with(|| in_memory(files));
-        let input =
-            flux_build::Input { strict: false, ..flux_build::Input::new(&kustomization.spec, tree) };
+        let input = flux_build::Input { strict: false, ..flux_build::Input::new(&kustomization.spec, tree) };
         // What does not build is reported by its own condition.
         let Ok(built) = flux_build::kustomization(&input) else { continue };
         let unused: Vec<&str> = post_build
