@@ -152,6 +152,8 @@ fn record_sops() -> Result<()> {
             None => {}
         }
     }
+    let _ = Command::new("gpgconf").args(["--kill", "all"]).env("GNUPGHOME", keyring_folder()).output();
+    let _ = std::fs::remove_dir_all(keyring_folder());
     println!("{count} cases, {changed} answers changed");
     Ok(())
 }
@@ -185,9 +187,13 @@ fn sops_command(binary: &Path, keys: &Path, about: &serde_json::Value) -> Result
     Ok(command)
 }
 
+fn keyring_folder() -> PathBuf {
+    std::env::temp_dir().join(format!("flux-baseline-gpg-{}", std::process::id()))
+}
+
 fn keyring(key: &Path) -> Result<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
-    let home = std::env::temp_dir().join(format!("flux-baseline-gpg-{}", std::process::id()));
+    let home = keyring_folder();
     std::fs::create_dir_all(&home)?;
     std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o700))?;
     let mut command = Command::new("gpg");

@@ -184,7 +184,8 @@ mod tests {
     #[test]
     fn repositories_are_told_from_files() {
         let seen = |name: &str| {
-            place(name).map(|place| (place.url.to_string(), place.reference, place.inside.to_string()))
+            place(name)
+                .map(|place| (place.url.to_string(), place.reference, place.inside.as_str().to_owned()))
         };
         let is = |url: &str, reference: Option<&str>, inside: &str| {
             Some((url.to_owned(), reference.map(str::to_owned), inside.to_owned()))

@@ -81,6 +81,9 @@ fn options(settings: &Settings) -> ManagerOptions {
     urls.extend(settings.entry.url.clone());
     options.local = Some(LocalFleet { place: settings.fleet.place.clone(), urls });
     options.most_retry = Duration::from_secs(10);
+    // As an installation with source-watcher has it.
+    options.kustomize.gates.external_artifact = true;
+    options.helm.external_artifact = true;
     options
 }
 

@@ -1,6 +1,7 @@
 //! ArtifactGenerator: files of sources become artifacts that others consume.
 
 use flux_api::kinds::{ARTIFACT_GENERATOR, Controller, EXTERNAL_ARTIFACT, GIT_REPOSITORY, KUSTOMIZATION};
+use flux_controllers::manager::ManagerOptions;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{DeleteParams, PropagationPolicy};
@@ -32,7 +33,8 @@ fn copy(name: &str, from: &str) -> Value {
 }
 
 async fn start(cluster: &Cluster, files: &[(&str, &str)]) -> Flux {
-    let flux = Flux::start(cluster, ALL).await;
+    let open_gate = |options: &mut ManagerOptions| options.kustomize.gates.external_artifact = true;
+    let flux = Flux::start_with(cluster, ALL, open_gate).await;
     flux.fleet.commit("first", files).unwrap();
     flux.git_repository("fleet").await;
     flux

@@ -14,23 +14,22 @@ use crate::helm_release::{chart, helm_task, publish, records, spec, start, value
 /// No operation here writes more often.
 const MOST: usize = 16;
 
-/// Only on the embedded server: dozens of restarts each, and what is cut is the client, not the server.
-macro_rules! crashes {
-    ($($name:ident => $story:ident),+ $(,)?) => {
-        $(
-            #[tokio::test(flavor = "multi_thread")]
-            async fn $name() {
-                $story(&Cluster::embedded().await.unwrap()).await;
-            }
-        )+
-    };
+// Only on the embedded server: dozens of restarts each, and what is cut is the client, not the server.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_install_survives_a_crash_at_every_write() {
+    install(&Cluster::embedded().await.unwrap()).await;
 }
 
-crashes!(
-    an_install_survives_a_crash_at_every_write => install,
-    an_upgrade_survives_a_crash_at_every_write => upgrade,
-    a_removal_survives_a_crash_at_every_write => removal,
-);
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_survives_a_crash_at_every_write() {
+    upgrade(&Cluster::embedded().await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removal_survives_a_crash_at_every_write() {
+    removal(&Cluster::embedded().await.unwrap()).await;
+}
 
 /// The usual chart with hooks around it, so that their records are cut through, too.
 fn hooked(version: &str) -> Chart {

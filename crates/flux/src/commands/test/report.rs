@@ -128,6 +128,10 @@ fn judge(object: &Seen, all: &[Seen], workloads: &[Seen], settled: Settled) -> O
     match object.verdict {
         Verdict::Ready | Verdict::Suspended => None,
         Verdict::Waiting if settled == Settled::Yes => None,
+        // The server may be far away, or not to be reached from here at all.
+        Verdict::Waiting if SOURCES.contains(&object.kind.as_str()) => {
+            Some(failure(Why::Missing, "nothing could be fetched so far".to_owned()))
+        }
         Verdict::Waiting => {
             let owned = |seen: &&Seen| seen.owner().as_deref() == Some(&object.id());
             let unready =
@@ -150,13 +154,15 @@ fn judge(object: &Seen, all: &[Seen], workloads: &[Seen], settled: Settled) -> O
     }
 }
 
+/// The kinds that fetch from elsewhere.
+const SOURCES: [&str; 6] =
+    ["GitRepository", "OCIRepository", "HelmRepository", "HelmChart", "Bucket", "ImageRepository"];
+
 /// A source whose server cannot be reached from here says nothing about the fleet, nor does another cluster.
 fn is_missing(object: &Seen) -> bool {
     if object.object.pointer("/spec/kubeConfig").is_some() && object.message.contains("kubeconfig") {
         return true;
     }
-    let source =
-        ["GitRepository", "OCIRepository", "HelmRepository", "HelmChart", "Bucket", "ImageRepository"];
     let unreachable = [
         "dns error",
         "error sending request",
@@ -168,7 +174,7 @@ fn is_missing(object: &Seen) -> bool {
         "network is unreachable",
         "offline",
     ];
-    source.contains(&object.kind.as_str()) && unreachable.iter().any(|text| object.message.contains(text))
+    SOURCES.contains(&object.kind.as_str()) && unreachable.iter().any(|text| object.message.contains(text))
 }
 
 /// Whether it waits for an object of Flux that is itself not ready.
