@@ -19,8 +19,15 @@ pub enum Scope {
 }
 
 /// What the tests start. They would build it themselves, but without showing any progress.
-const TOOLS: [&str; 5] =
-    ["etcd-3.6.8", "kubernetes-1.36.3", "kubernetes-1.35.4", "kustomize-5.8.1", "helm-4.3.1"];
+const TOOLS: [&str; 7] = [
+    "etcd-3.6.8",
+    "kubernetes-1.36.3",
+    "kubernetes-1.35.4",
+    "kustomize-5.8.1",
+    "helm-4.3.1",
+    "helm-3.22.0",
+    "flux-2.9.4",
+];
 
 pub fn run(scope: Scope) -> Result<()> {
     let started = Instant::now();
@@ -120,7 +127,6 @@ fn tools() -> Result<()> {
 
 fn tools_and_peers() -> Result<()> {
     tools()?;
-    build_tools(&["flux-2.9.4"])?;
     build_tools(&["peers"])
 }
 

@@ -12,6 +12,7 @@ use crate::flux::ready;
 use crate::helm_release::{chart, publish, records, spec, start};
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "peers: runs upstream's helm-controller"]
 async fn a_release_of_real_helm_controller_is_taken_over_without_a_new_revision() {
     let cluster = Cluster::real().await.unwrap();
     let mut flux = start(&cluster).await;
