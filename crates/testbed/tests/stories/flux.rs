@@ -175,7 +175,8 @@ impl Flux {
         condition: impl Fn(&Value) -> bool,
     ) -> Value {
         let seen = |object: &DynamicObject| condition(&serde_json::to_value(object).unwrap());
-        let limit = Duration::from_secs(30);
+        // Long enough for a busy machine and for faults that come at random.
+        let limit = Duration::from_secs(90);
         let object = testbed::wait::until(&self.api(kind), name, limit, what, seen).await.unwrap();
         serde_json::to_value(object).unwrap()
     }
