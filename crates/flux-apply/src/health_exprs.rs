@@ -2,20 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use flux_api::meta::CustomHealthCheck;
 use kube_cel::{Bindings, Libraries, Program};
 use serde_json::Value;
 
 use crate::health::{self, Health, Status};
-
-/// One kind's expressions. Without a kind they hold for every kind of the group that has none of its own.
-#[derive(Clone, Copy, Debug)]
-pub struct Expressions<'a> {
-    pub api_version: &'a str,
-    pub kind: Option<&'a str>,
-    pub in_progress: Option<&'a str>,
-    pub failed: Option<&'a str>,
-    pub current: &'a str,
-}
 
 /// How health is judged: by expressions where there are some, else by the rules of kstatus.
 #[derive(Debug, Default)]
@@ -42,12 +33,13 @@ pub enum Error {
 }
 
 impl Judge {
-    pub fn new<'a>(checks: impl IntoIterator<Item = Expressions<'a>>) -> Result<Self, Error> {
+    /// A check without a kind holds for every kind of its group that has none of its own.
+    pub fn new(checks: &[CustomHealthCheck]) -> Result<Self, Error> {
         let mut by_kind = BTreeMap::new();
-        for (index, check) in checks.into_iter().enumerate() {
+        for (index, check) in checks.iter().enumerate() {
             let group = check.api_version.split_once('/').map_or("", |(group, _)| group);
-            let kind = check.kind.unwrap_or_default();
-            let compiled = compile(&check, index)?;
+            let kind = check.kind.as_deref().unwrap_or_default();
+            let compiled = compile(check, index)?;
             if by_kind.insert((group.to_owned(), kind.to_owned()), compiled).is_some() {
                 return Err(Error::Duplicate { kind: shown(group, kind), index });
             }
@@ -57,10 +49,12 @@ impl Judge {
 
     /// Judges `object` at `now`, in seconds since the epoch.
     pub fn judge(&self, object: &Value, now: i64) -> Health {
-        match self.expressions(object) {
-            Some(compiled) => compiled.judge(object),
-            None => health::judge(object, now),
-        }
+        self.by_expressions(object).unwrap_or_else(|| health::judge(object, now))
+    }
+
+    /// What the expressions say of `object`; `None` when there are none for its kind.
+    pub fn by_expressions(&self, object: &Value) -> Option<Health> {
+        self.expressions(object).map(|compiled| compiled.judge(object))
     }
 
     fn expressions(&self, object: &Value) -> Option<&Compiled> {
@@ -78,7 +72,7 @@ fn shown(group: &str, kind: &str) -> String {
     if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") }
 }
 
-fn compile(check: &Expressions<'_>, index: usize) -> Result<Compiled, Error> {
+fn compile(check: &CustomHealthCheck, index: usize) -> Result<Compiled, Error> {
     let program = |name: &'static str, text: &str| {
         Program::unchecked(text, Libraries::Extended).map_err(|error| Error::Invalid {
             index,
@@ -88,9 +82,9 @@ fn compile(check: &Expressions<'_>, index: usize) -> Result<Compiled, Error> {
         })
     };
     Ok(Compiled {
-        current: program("Current", check.current)?,
-        failed: check.failed.map(|text| program("Failed", text)).transpose()?,
-        in_progress: check.in_progress.map(|text| program("InProgress", text)).transpose()?,
+        current: program("Current", &check.current)?,
+        failed: check.failed.as_deref().map(|text| program("Failed", text)).transpose()?,
+        in_progress: check.in_progress.as_deref().map(|text| program("InProgress", text)).transpose()?,
     })
 }
 
@@ -131,8 +125,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn check(kind: Option<&'static str>, current: &'static str) -> Expressions<'static> {
-        Expressions { api_version: "example.org/v1", kind, in_progress: None, failed: None, current }
+    fn check(kind: Option<&str>, current: &str) -> CustomHealthCheck {
+        CustomHealthCheck {
+            api_version: "example.org/v1".to_owned(),
+            kind: kind.map(str::to_owned),
+            in_progress: None,
+            failed: None,
+            current: current.to_owned(),
+        }
     }
 
     fn widget(phase: &str) -> Value {
@@ -141,12 +141,12 @@ mod tests {
 
     #[test]
     fn expressions_are_asked_in_order_and_a_missing_answer_is_progress() {
-        let all = Expressions {
-            in_progress: Some("status.phase == 'Working'"),
-            failed: Some("status.phase == 'Broken' || status.phase == 'Both'"),
+        let all = CustomHealthCheck {
+            in_progress: Some("status.phase == 'Working'".to_owned()),
+            failed: Some("status.phase == 'Broken' || status.phase == 'Both'".to_owned()),
             ..check(Some("Widget"), "status.phase == 'Done' || status.phase == 'Both'")
         };
-        let judge = Judge::new([all]).unwrap();
+        let judge = Judge::new(&[all]).unwrap();
         for (phase, status) in [
             ("Working", Status::InProgress),
             ("Broken", Status::Failed),
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_generation_that_was_not_observed_is_progress_whatever_the_expression_says() {
-        let judge = Judge::new([check(Some("Widget"), "true")]).unwrap();
+        let judge = Judge::new(&[check(Some("Widget"), "true")]).unwrap();
         let mut object = widget("Done");
         object["status"]["observedGeneration"] = json!(0);
         assert_eq!(judge.judge(&object, 0).status, Status::InProgress);
@@ -170,11 +170,11 @@ mod tests {
 
     #[test]
     fn a_whole_group_stands_behind_its_kinds_and_a_run_that_fails_is_unknown() {
-        let judge = Judge::new([check(None, "false"), check(Some("Widget"), "true")]).unwrap();
+        let judge = Judge::new(&[check(None, "false"), check(Some("Widget"), "true")]).unwrap();
         assert_eq!(judge.judge(&widget("x"), 0).status, Status::Current);
         let other = json!({"apiVersion": "example.org/v1", "kind": "Gadget", "status": {}});
         assert_eq!(judge.judge(&other, 0).status, Status::InProgress);
-        let judge = Judge::new([check(None, "status.missing.deep")]).unwrap();
+        let judge = Judge::new(&[check(None, "status.missing.deep")]).unwrap();
         assert_eq!(judge.judge(&other, 0).status, Status::Unknown);
         let foreign = json!({"apiVersion": "v1", "kind": "ConfigMap"});
         assert_eq!(judge.judge(&foreign, 0).status, Status::Current);
@@ -182,11 +182,11 @@ mod tests {
 
     #[test]
     fn the_same_kind_twice_and_broken_text_are_refused() {
-        let error = Judge::new([check(Some("Widget"), "true"), check(Some("Widget"), "false")]).unwrap_err();
+        let error = Judge::new(&[check(Some("Widget"), "true"), check(Some("Widget"), "false")]).unwrap_err();
         assert_eq!(
             error.to_string(),
             "duplicate custom health check for GroupKind Widget.example.org at healthchecks[1]"
         );
-        assert!(matches!(Judge::new([check(None, "a ==")]), Err(Error::Invalid { name: "Current", .. })));
+        assert!(matches!(Judge::new(&[check(None, "a ==")]), Err(Error::Invalid { name: "Current", .. })));
     }
 }

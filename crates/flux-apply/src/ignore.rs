@@ -1,5 +1,6 @@
 //! Fields that somebody else looks after (`spec.ignore`): they are no drift, and an apply leaves them as they are. Pure.
 
+use flux_api::meta::{IgnoreRule, Selector};
 use kustomize::LabelSelector;
 use regex::Regex;
 use serde_json::Value;
@@ -33,29 +34,13 @@ pub struct InvalidRule {
     pub problem: String,
 }
 
-/// What a rule selects; all that is left out selects everything. Names are regular expressions of the whole name.
-#[derive(Clone, Debug, Default)]
-pub struct Selection<'a> {
-    pub group: Option<&'a str>,
-    pub version: Option<&'a str>,
-    pub kind: Option<&'a str>,
-    pub name: Option<&'a str>,
-    pub namespace: Option<&'a str>,
-    pub labels: Option<&'a str>,
-    pub annotations: Option<&'a str>,
-}
-
 impl IgnoreRules {
-    /// Adds a rule: JSON pointers, and the objects they hold for.
-    pub fn add(&mut self, paths: &[String], target: Option<&Selection<'_>>) -> Result<(), InvalidRule> {
-        let index = self.0.len();
-        let invalid = |problem: String| InvalidRule { index, problem };
-        if let Some(bad) = paths.iter().find(|path| !path.is_empty() && !path.starts_with('/')) {
-            return Err(invalid(format!("'{bad}' is not a JSON pointer; it must begin with a slash")));
-        }
-        let target = target.map(Target::new).transpose().map_err(invalid)?;
-        self.0.push(Rule { paths: paths.to_vec(), target });
-        Ok(())
+    /// Reads the rules: JSON pointers, and the objects they hold for. A target without anything selects everything.
+    pub fn new(rules: &[IgnoreRule]) -> Result<Self, InvalidRule> {
+        let read = |(index, rule): (usize, &IgnoreRule)| {
+            Rule::new(rule).map_err(|problem| InvalidRule { index, problem })
+        };
+        rules.iter().enumerate().map(read).collect::<Result<_, _>>().map(Self)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -70,27 +55,38 @@ impl IgnoreRules {
     }
 }
 
+impl Rule {
+    fn new(rule: &IgnoreRule) -> Result<Self, String> {
+        if let Some(bad) = rule.paths.iter().find(|path| !path.is_empty() && !path.starts_with('/')) {
+            return Err(format!("'{bad}' is not a JSON pointer; it must begin with a slash"));
+        }
+        let target = rule.target.as_ref().map(Target::new).transpose()?;
+        Ok(Self { paths: rule.paths.clone(), target })
+    }
+}
+
 impl Target {
-    fn new(selection: &Selection<'_>) -> Result<Self, String> {
-        let regex = |field: &str, text: Option<&str>| {
-            let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+    /// Names are regular expressions of the whole name.
+    fn new(selector: &Selector) -> Result<Self, String> {
+        let regex = |field: &str, text: &Option<String>| {
+            let Some(text) = text.as_ref().filter(|text| !text.is_empty()) else { return Ok(None) };
             let anchored = format!("^(?:{text})$");
             Regex::new(&anchored)
                 .map(Some)
                 .map_err(|_| format!("target.{field}: '{text}' is no regular expression"))
         };
-        let labels = |field: &str, text: Option<&str>| {
-            LabelSelector::parse(text.unwrap_or_default())
+        let labels = |field: &str, text: &Option<String>| {
+            LabelSelector::parse(text.as_deref().unwrap_or_default())
                 .map_err(|problem| format!("target.{field}: {problem}"))
         };
         Ok(Self {
-            group: regex("group", selection.group)?,
-            version: regex("version", selection.version)?,
-            kind: regex("kind", selection.kind)?,
-            name: regex("name", selection.name)?,
-            namespace: regex("namespace", selection.namespace)?,
-            labels: labels("labelSelector", selection.labels)?,
-            annotations: labels("annotationSelector", selection.annotations)?,
+            group: regex("group", &selector.group)?,
+            version: regex("version", &selector.version)?,
+            kind: regex("kind", &selector.kind)?,
+            name: regex("name", &selector.name)?,
+            namespace: regex("namespace", &selector.namespace)?,
+            labels: labels("labelSelector", &selector.label_selector)?,
+            annotations: labels("annotationSelector", &selector.annotation_selector)?,
         })
     }
 
@@ -216,11 +212,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn rules(paths: &[&str], selection: Option<Selection<'_>>) -> IgnoreRules {
-        let mut rules = IgnoreRules::default();
-        let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
-        rules.add(&paths, selection.as_ref()).unwrap();
-        rules
+    fn rules(rules: Value) -> Result<IgnoreRules, InvalidRule> {
+        IgnoreRules::new(&serde_json::from_value::<Vec<IgnoreRule>>(rules).unwrap())
     }
 
     fn deployment(replicas: i64) -> Value {
@@ -231,27 +224,36 @@ mod tests {
     #[test]
     fn a_rule_holds_for_what_its_target_selects() {
         let object = deployment(1);
-        for (selection, expected) in [
-            (None, 1),
-            (Some(Selection { kind: Some("Deployment"), ..Selection::default() }), 1),
-            (Some(Selection { kind: Some("Deploy"), ..Selection::default() }), 0),
-            (Some(Selection { name: Some("w.*"), group: Some("apps"), ..Selection::default() }), 1),
-            (Some(Selection { labels: Some("a=b"), ..Selection::default() }), 1),
-            (Some(Selection { labels: Some("a=c"), ..Selection::default() }), 0),
-            (Some(Selection { annotations: Some("a"), ..Selection::default() }), 0),
+        for (target, expected) in [
+            (Value::Null, 1),
+            (json!({"kind": "Deployment"}), 1),
+            (json!({"kind": "Deploy"}), 0),
+            (json!({"kind": "Deploy.*"}), 1),
+            (json!({"name": "w.*", "group": "apps"}), 1),
+            (json!({"name": "e.*"}), 0),
+            (json!({"labelSelector": "a=b"}), 1),
+            (json!({"labelSelector": "a=c"}), 0),
+            (json!({"labelSelector": "a in (b,c),!d"}), 1),
+            (json!({"labelSelector": "a!=b"}), 0),
+            (json!({"annotationSelector": "a"}), 0),
         ] {
-            let named = format!("{selection:?}");
-            assert_eq!(rules(&["/spec/replicas"], selection).of(&object).len(), expected, "{named}");
+            let rules = rules(json!([{"paths": ["/spec/replicas"], "target": target}])).unwrap();
+            assert_eq!(rules.of(&object).len(), expected, "{target}");
         }
     }
 
     #[test]
     fn a_rule_that_cannot_be_read_is_named() {
-        let mut rules = IgnoreRules::default();
-        let bad = Selection { name: Some("("), ..Selection::default() };
-        let error = rules.add(&["/spec".to_owned()], Some(&bad)).unwrap_err();
+        let error = rules(json!([{"paths": ["/spec"], "target": {"name": "("}}])).unwrap_err();
         assert_eq!(error.to_string(), "spec.ignore[0]: target.name: '(' is no regular expression");
-        assert!(rules.add(&["spec".to_owned()], None).is_err());
+        assert!(rules(json!([{"paths": ["spec"]}])).is_err());
+    }
+
+    #[test]
+    fn fields_and_elements_are_taken_away() {
+        let object = json!({"a": {"b/c": 1, "d": 2}, "l": [1, 2]});
+        let rest = without(&object, &["/a/b~1c", "/l/0", "/missing/x", "/l/9"]);
+        assert_eq!(rest, json!({"a": {"d": 2}, "l": [2]}));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use flux_api::helm::{CRDsPolicy, DeletionPropagation, HelmRelease, ServerSideApplyMode, WaitStrategyName};
 use flux_api::meta::Inventory;
+use flux_apply::health_exprs::Judge;
 use flux_apply::{Cluster, KnownKinds, ObjectId};
 use futures::StreamExt;
 use helm::plan::{
@@ -16,7 +17,6 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::execute::{Executor, Outcome, Validation, id_of};
 use super::fault::Fault;
-use super::health_checks::HealthChecks;
 use super::policy::Policy;
 use super::render::{Rendering, origin_labels};
 use super::storage::{Records, Storage};
@@ -38,7 +38,7 @@ pub struct Actor<'a> {
     pub cluster: &'a Cluster,
     pub storage: &'a Storage,
     pub worker: &'a Worker,
-    pub checks: &'a HealthChecks,
+    pub checks: &'a Judge,
     pub kube_version: &'a helm::KubeVersion,
     /// Helm 3's defaults: the gate UseHelm3Defaults.
     pub dialect: Dialect,

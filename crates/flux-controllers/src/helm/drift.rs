@@ -1,9 +1,11 @@
 //! Whether the cluster is still what was released; who changed which field; and putting it back.
 
+use flux_api::meta::IgnoreRule;
 use flux_api::names::{DISABLED, HELM_DRIFT_DETECTION};
-use flux_apply::ObjectId;
 use flux_apply::apply::Cause;
+use flux_apply::ignore::without;
 use flux_apply::order::apply_order;
+use flux_apply::{IgnoreRules, ObjectId};
 use helm::plan::{Object, objects_of, own};
 use helm::release::Release;
 use json_patch::PatchOperation;
@@ -12,7 +14,6 @@ use serde_json::{Map, Value};
 
 use super::actions::{Actor, ClusterKinds};
 use super::execute::{Executor, Validation, id_of, placed};
-use super::ignore::{self, IgnoreRules};
 use super::report::{About, Run, tell};
 use super::{MANAGER, snapshot};
 use crate::reconcile::{Events, Severity};
@@ -72,7 +73,7 @@ fn counted(patch: &json_patch::Patch) -> String {
 
 /// Compares every object of a release with what applying it would make of the cluster.
 pub async fn detect(actor: &Actor<'_>, last: &Release) -> Result<Drift, String> {
-    let rules = actor.object.spec.drift_detection.as_ref().map(|drift| IgnoreRules::new(&drift.ignore));
+    let rules = actor.object.spec.drift_detection.as_ref().map(|drift| ignore_rules(&drift.ignore));
     let rules = rules.transpose()?.unwrap_or_default();
     let kinds = actor.kinds(std::time::Duration::from_secs(60)).await.map_err(|fault| fault.message)?;
     let objects = objects_of(&last.manifest, &last.namespace, &ClusterKinds(&kinds));
@@ -99,6 +100,12 @@ pub async fn detect(actor: &Actor<'_>, last: &Release) -> Result<Drift, String> 
         .iter()
         .for_each(|problem| tracing::error!(problem, "comparison with the cluster is not complete"));
     Ok(drift)
+}
+
+/// `driftDetection.ignore`: fields that somebody else looks after.
+fn ignore_rules(rules: &[IgnoreRule]) -> Result<IgnoreRules, String> {
+    IgnoreRules::new(rules)
+        .map_err(|invalid| format!("spec.driftDetection.ignore[{}].{}", invalid.index, invalid.problem))
 }
 
 async fn compare(
@@ -144,12 +151,7 @@ fn is_excluded(object: &Value) -> bool {
 /// The patch from `live` to `wanted`: labels and annotations that are missing or differ, and everything outside of metadata
 /// and status.
 fn difference(live: &Value, wanted: &Value, ignored: &[&str]) -> json_patch::Patch {
-    let filtered = |object: &Value| {
-        let mut object = object.clone();
-        ignore::remove(&mut object, ignored);
-        object
-    };
-    let (live, wanted) = (filtered(live), filtered(wanted));
+    let (live, wanted) = (without(live, ignored), without(wanted, ignored));
     let mut operations: Vec<PatchOperation> = json_patch::diff(&marks(&live), &marks(&wanted))
         .0
         .into_iter()

@@ -4,13 +4,13 @@ use flux_api::Object;
 use flux_api::condition::{ConditionStatus, READY, RELEASED};
 use flux_api::helm::HelmRelease;
 use flux_api::names::FINALIZER;
+use flux_apply::health_exprs::Judge;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::DynamicObject;
 use kube::{Api, ResourceExt};
 
 use super::actions::Actor;
 use super::fault::Fault;
-use super::health_checks::HealthChecks;
 use super::helm_release::{End, HelmReleases};
 use super::identity::{self, Target};
 use super::report::{About, Run, release_with_chart, tell};
@@ -31,11 +31,12 @@ impl HelmReleases {
             if let Err(problem) = left {
                 tracing::warn!(problem, "deletion is held up");
                 self.note_request(&mut run);
-                self.write(&mut run).await;
-                return Next::Backoff;
+                return Next::Backoff.if_told(self.write(&mut run).await);
             }
         }
-        self.write(&mut run).await;
+        if let Err(error) = self.write(&mut run).await {
+            return Next::Backoff.if_told(Err(error));
+        }
         let finalizers: Vec<String> =
             raw.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).cloned().collect();
         match self.patch_finalizers(raw, &finalizers, None).await {
@@ -174,7 +175,7 @@ impl HelmReleases {
             )));
         }
         let kube_version = target.kube_version().await.map_err(Fault::new)?;
-        let checks = HealthChecks::default();
+        let checks = Judge::default();
         let actor = Actor {
             object: run.object,
             policy: self.policy(run.object),

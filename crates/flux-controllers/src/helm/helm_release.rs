@@ -14,6 +14,7 @@ use flux_api::helm::{ChartNameChangeStrategy, HelmRelease, HelmReleaseStatus, Re
 use flux_api::kinds::Kind;
 use flux_api::names::{FINALIZER, RECONCILE_REQUEST};
 use flux_api::request;
+use flux_apply::health_exprs::Judge;
 use futures::future::BoxFuture;
 use helm::plan::{ReuseValues, objects_of, reuse_values};
 use helm::release::{Release, Status};
@@ -25,7 +26,6 @@ use serde_json::json;
 use super::actions::{Actor, ClusterKinds};
 use super::chart_object::{self, Happened};
 use super::execute::{Validation, id_of};
-use super::health_checks::HealthChecks;
 use super::identity::Target;
 use super::next::{self, Action, Decision, Onward, Situation, Sort, Stall};
 use super::policy::{self, Policy};
@@ -165,20 +165,18 @@ impl HelmReleases {
         let mut run = Run { raw, object, status: written.clone(), written };
         if object.spec.suspend {
             self.note_request(&mut run);
-            self.write(&mut run).await;
-            return Next::OnChange;
+            return Next::OnChange.if_told(self.write(&mut run).await);
         }
         let end = self.bring_about(&mut run, worker).await;
         let next = self.conclude(&mut run, end);
         self.note_request(&mut run);
-        self.write(&mut run).await;
-        next
+        next.if_told(self.write(&mut run).await)
     }
 
     async fn bring_about(&self, run: &mut Run<'_>, worker: &Worker) -> End {
-        let checks = match HealthChecks::new(&run.object.spec.health_check_exprs) {
+        let checks = match Judge::new(&run.object.spec.health_check_exprs) {
             Ok(checks) => checks,
-            Err(problem) => return End::Unmet(Unmet::Expression(problem)),
+            Err(problem) => return End::Unmet(Unmet::Expression(problem.to_string())),
         };
         let (loaded, values, target) = match self.prerequisites(run, worker).await {
             Ok(met) => met,
@@ -259,7 +257,7 @@ impl HelmReleases {
         run: &mut Run<'_>,
         worker: &Worker,
         target: &Target,
-        checks: &HealthChecks,
+        checks: &Judge,
         loaded: &Loaded,
         values: &Values,
         config_digest: &str,
@@ -440,7 +438,9 @@ impl HelmReleases {
         if action.sort() == Sort::Release {
             run.set(READY, ConditionStatus::Unknown, "Progressing", text);
         }
-        self.write(run).await;
+        if let Err(error) = self.write(run).await {
+            tracing::warn!(%error, "progress could not be written");
+        }
     }
 
     fn onward(&self, run: &mut Run<'_>, policy: Policy<'_>, onward: Onward) -> Option<End> {
@@ -583,18 +583,14 @@ impl HelmReleases {
         }
     }
 
-    pub(super) async fn write(&self, run: &mut Run<'_>) {
+    pub(super) async fn write(&self, run: &mut Run<'_>) -> Result<(), kube::Error> {
         let key = ObjectKey::of(run.raw);
-        let result = status::write(&self.ctx.client, KIND, &key, MANAGER, &run.written, &run.status).await;
-        match result {
-            Ok(_) => {
-                if run.written.history != run.status.history {
-                    self.recent.put(key, run.status.history.clone());
-                }
-                run.written = run.status.clone();
-            }
-            Err(error) => tracing::warn!(%error, "status could not be written"),
+        status::write(&self.ctx.client, KIND, &key, MANAGER, &run.written, &run.status).await?;
+        if run.written.history != run.status.history {
+            self.recent.put(key, run.status.history.clone());
         }
+        run.written = run.status.clone();
+        Ok(())
     }
 
     /// The object with the finalizer: nothing is released before it is there.

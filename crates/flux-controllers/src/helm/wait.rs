@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use flux_api::helm::WaitStrategyName;
 use flux_apply::health::{Health, Status, judge};
+use flux_apply::health_exprs::Judge;
 use flux_apply::{Cluster, ObjectId};
 use futures::StreamExt;
 use k8s_openapi::jiff::Timestamp;
@@ -12,7 +13,6 @@ use tokio::time::Instant;
 
 use super::explain;
 use super::fault::Fault;
-use super::health_checks::HealthChecks;
 
 /// The first look comes at once; then the pause grows, so that quick objects are seen quickly and slow ones cost little.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -22,7 +22,7 @@ const AT_ONCE: usize = 8;
 /// How to tell that an object is ready.
 #[derive(Clone, Copy)]
 pub struct Waiter<'a> {
-    pub checks: &'a HealthChecks,
+    pub checks: &'a Judge,
     pub strategy: WaitStrategyName,
 }
 
@@ -163,7 +163,7 @@ impl Waiter<'_> {
             Goal::Completed if kind == "Pod" => completed_pod(object),
             Goal::Completed => judge(object, now),
             Goal::Ready { jobs: false } if kind == "Job" => health(Status::Current, "Job is not waited for"),
-            Goal::Ready { .. } => match self.checks.judge(object) {
+            Goal::Ready { .. } => match self.checks.by_expressions(object) {
                 Some(health) => health,
                 None if self.strategy == WaitStrategyName::Legacy => as_helm_3(object, now),
                 None => judge(object, now),

@@ -1,8 +1,7 @@
 //! Applying what was built and deleting what is gone. The inventory is written before the first create, and whatever
 //! could not be deleted stays in it.
 
-use flux_api::meta::{IgnoreRule, Selector};
-use flux_apply::ignore::{InvalidRule, Selection};
+use flux_apply::ignore::InvalidRule;
 use flux_apply::{Action, Change, Cluster, IgnoreRules, Inventory, ObjectId};
 use serde_json::Value;
 
@@ -25,7 +24,7 @@ pub(super) async fn apply(run: &mut Run<'_>, objects: Vec<Value>) -> Result<Appl
     if both != old {
         run.set_inventory(&both);
         // A crash after this must not leave objects that nobody knows of, so without it nothing is created.
-        run.try_write().await.map_err(|error| {
+        run.write().await.map_err(|error| {
             Failure::Apply(format!("the inventory could not be written, so nothing was applied: {error}"))
         })?;
     }
@@ -65,30 +64,10 @@ fn options(run: &Run<'_>) -> Result<flux_apply::Options, InvalidRule> {
         concurrent: options.concurrent_ssa,
         custom_stages: options.custom_stage_kinds.clone(),
         override_managers: options.override_managers.clone(),
-        ignore: ignore_rules(&run.object.spec.ignore)?,
+        ignore: IgnoreRules::new(&run.object.spec.ignore)?,
         migrate_api_version: options.gates.migrate_api_version,
         ..flux_apply::Options::new(MANAGER)
     })
-}
-
-fn ignore_rules(rules: &[IgnoreRule]) -> Result<IgnoreRules, InvalidRule> {
-    let mut compiled = IgnoreRules::default();
-    for rule in rules {
-        compiled.add(&rule.paths, rule.target.as_ref().map(selection).as_ref())?;
-    }
-    Ok(compiled)
-}
-
-fn selection(target: &Selector) -> Selection<'_> {
-    Selection {
-        group: target.group.as_deref(),
-        version: target.version.as_deref(),
-        kind: target.kind.as_deref(),
-        name: target.name.as_deref(),
-        namespace: target.namespace.as_deref(),
-        labels: target.label_selector.as_deref(),
-        annotations: target.annotation_selector.as_deref(),
-    }
 }
 
 /// Jobs that delete themselves: gone means done.

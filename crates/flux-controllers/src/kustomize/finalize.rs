@@ -22,8 +22,7 @@ pub(super) async fn finalize(run: &mut Run<'_>) -> Next {
     {
         tracing::warn!(%message, "objects could not be deleted");
         run.note_request();
-        run.write().await;
-        return Next::Backoff;
+        return Next::Backoff.if_told(run.write().await);
     }
     let finalizers: Vec<String> =
         run.raw.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).cloned().collect();

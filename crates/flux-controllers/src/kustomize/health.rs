@@ -73,7 +73,7 @@ async fn announce(run: &mut Run<'_>) {
     conditions.set(condition::RECONCILING, ConditionStatus::True, "Progressing", message.clone());
     conditions.set(condition::READY, ConditionStatus::Unknown, "Progressing", "Reconciliation in progress");
     conditions.set(HEALTHY, ConditionStatus::Unknown, "Progressing", message);
-    run.write().await;
+    run.write_progress().await;
 }
 
 /// Ends when all is settled, when the time is up, or when something newer arrives.

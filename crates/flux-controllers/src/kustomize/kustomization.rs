@@ -14,7 +14,7 @@ use flux_api::kinds::Kind;
 use flux_api::kustomize::Kustomization;
 use flux_api::names::FINALIZER;
 use flux_api::revision::Revision;
-use flux_apply::health_exprs::{Expressions, Judge};
+use flux_apply::health_exprs::Judge;
 use futures::future::BoxFuture;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -93,14 +93,12 @@ async fn add_finalizer(run: &Run<'_>) -> Next {
 async fn work(run: &mut Run<'_>) -> Next {
     if run.object.spec.suspend {
         run.note_request();
-        run.write().await;
-        return Next::OnChange;
+        return Next::OnChange.if_told(run.write().await);
     }
     let result = bring_about(run).await;
     let next = conclude(run, result);
     run.note_request();
-    run.write().await;
-    next
+    next.if_told(run.write().await)
 }
 
 async fn bring_about(run: &mut Run<'_>) -> Result<(), Failure> {
@@ -135,14 +133,7 @@ async fn build_and_apply(run: &mut Run<'_>, inputs: Inputs, artifact: &Artifact)
 }
 
 fn judge(object: &Kustomization) -> Result<Judge, Failure> {
-    let checks = object.spec.health_check_exprs.iter().map(|check| Expressions {
-        api_version: &check.api_version,
-        kind: check.kind.as_deref(),
-        in_progress: check.in_progress.as_deref(),
-        failed: check.failed.as_deref(),
-        current: &check.current,
-    });
-    Judge::new(checks).map_err(|error| Failure::InvalidExpression(error.to_string()))
+    Judge::new(&object.spec.health_check_exprs).map_err(|error| Failure::InvalidExpression(error.to_string()))
 }
 
 fn check_gates(run: &Run<'_>) -> Result<(), Failure> {
@@ -172,7 +163,7 @@ async fn announce(run: &mut Run<'_>, artifact: &Artifact) {
     let mut conditions = run.conditions();
     conditions.set(RECONCILING, ConditionStatus::True, "Progressing", message);
     conditions.set(READY, ConditionStatus::Unknown, "Progressing", "Reconciliation in progress");
-    run.write().await;
+    run.write_progress().await;
 }
 
 fn conclude(run: &mut Run<'_>, result: Result<(), Failure>) -> Next {

@@ -127,15 +127,15 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Brings the status to the server; what could not be written is written with the next change.
-    pub(super) async fn write(&mut self) {
-        if let Err(error) = self.try_write().await {
-            tracing::warn!(%error, "status could not be written");
+    /// Says how far the run is; what could not be written is written with what comes next.
+    pub(super) async fn write_progress(&mut self) {
+        if let Err(error) = self.write().await {
+            tracing::warn!(%error, "progress could not be written");
         }
     }
 
-    /// The same for what must not be lost.
-    pub(super) async fn try_write(&mut self) -> Result<(), kube::Error> {
+    /// Brings the status to the server.
+    pub(super) async fn write(&mut self) -> Result<(), kube::Error> {
         let key = ObjectKey::of(self.raw);
         status::write(&self.ctx.client, KIND, &key, STATUS_MANAGER, &self.written, &self.status).await?;
         self.written = self.status.clone();

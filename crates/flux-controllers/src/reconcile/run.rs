@@ -36,6 +36,19 @@ pub enum Next {
     OnChange,
 }
 
+impl Next {
+    /// The same, unless the status that tells of the run could not be written: then the run counts as failed, for
+    /// whoever waits for it has seen nothing, and at the next interval is far too late.
+    pub fn if_told(self, written: Result<(), kube::Error>) -> Self {
+        let Err(error) = written else { return self };
+        tracing::warn!(%error, "status could not be written");
+        match self {
+            Self::After(_) | Self::OnChange => Self::Backoff,
+            soon @ (Self::Backoff | Self::RetryAfter(_) | Self::Now) => soon,
+        }
+    }
+}
+
 pub trait Reconcile: Send + Sync + 'static {
     fn kind(&self) -> &'static Kind;
 

@@ -47,8 +47,8 @@ pub async fn write_finalizers(
     let parameters = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
     match api(client, kind, &key).patch(&key.name, &parameters, &Patch::Merge(&patch)).await {
         Ok(_) => Ok(()),
-        // Gone, or changed by somebody else: the watch brings us back here with the newer object.
-        Err(kube::Error::Api(answer)) if answer.code == 404 || answer.code == 409 => Ok(()),
+        Err(kube::Error::Api(answer)) if answer.code == 404 => Ok(()),
+        // One that changed meanwhile is looked at again by the caller: a mere change of status wakes nobody.
         Err(error) => Err(error),
     }
 }

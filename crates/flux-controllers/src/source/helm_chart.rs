@@ -314,8 +314,12 @@ async fn from_repository(job: &Job<'_, HelmCharts>, repository: &HelmRepository)
     let address = remote::normalize(&repository.spec.url).map_err(Trouble::invalid_url)?;
     let downloader = Downloader::connect(job, repository, &address, &spec.chart).await?;
     if spec.verify.is_some() && matches!(downloader, Downloader::Http { .. }) {
-        // Upstream's words for it.
-        return Err(BuildError::new(Reason::Verification, "not implemented").into());
+        let name = repository.metadata.name.as_deref().unwrap_or_default();
+        return Err(BuildError::new(
+            Reason::Verification,
+            format!("spec.verify is for charts from registries: HelmRepository '{name}' needs `type: oci`, or remove spec.verify"),
+        )
+        .into());
     }
     build::check_name(&spec.chart)?;
     let found = downloader.find(job, &spec.chart, spec.version()).await?;

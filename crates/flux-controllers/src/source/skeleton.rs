@@ -214,7 +214,9 @@ impl<S: Source> Job<'_, S> {
         conditions.set(condition::RECONCILING, ConditionStatus::True, "Progressing", message.clone());
         conditions.set(condition::READY, ConditionStatus::Unknown, "Progressing", message);
         if self.started.elapsed() > WORTH_TELLING {
-            self.write().await;
+            if let Err(error) = self.write().await {
+                tracing::warn!(%error, "progress could not be written");
+            }
         }
     }
 
@@ -256,14 +258,11 @@ impl<S: Source> Job<'_, S> {
         self.ctx.events.tell(S::Object::KIND, self.raw, happening);
     }
 
-    async fn write(&mut self) {
+    async fn write(&mut self) -> Result<(), kube::Error> {
         let key = self.key();
-        let written =
-            status::write(&self.ctx.client, S::Object::KIND, &key, MANAGER, &self.written, &self.status);
-        match written.await {
-            Ok(_) => self.written = self.status.clone(),
-            Err(error) => tracing::warn!(%error, "status could not be written"),
-        }
+        status::write(&self.ctx.client, S::Object::KIND, &key, MANAGER, &self.written, &self.status).await?;
+        self.written = self.status.clone();
+        Ok(())
     }
 
     /// A missing or damaged file is forgotten, so that it is made again.
@@ -511,13 +510,11 @@ impl<S: Source> Sources<S> {
             *job.status.last_handled_reconcile_at() = Some(request.clone());
         }
         if object.suspended() {
-            job.write().await;
-            return Next::OnChange;
+            return Next::OnChange.if_told(job.write().await);
         }
         let result = self.fetch(&mut job, &before).await;
         let next = job.conclude(&before, result);
-        job.write().await;
-        next
+        next.if_told(job.write().await)
     }
 
     async fn fetch(&self, job: &mut Job<'_, S>, before: &S::Status) -> Result<Fetched, Failure> {

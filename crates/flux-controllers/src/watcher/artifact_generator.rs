@@ -141,7 +141,9 @@ impl ArtifactGenerators {
         } else {
             progressing(&mut conditions);
         }
-        self.write(raw, &before, &after).await;
+        if let Err(error) = self.write(raw, &before, &after).await {
+            return Next::Backoff.if_told(Err(error));
+        }
         let mut finalizers = raw.finalizers().to_vec();
         finalizers.push(names::ARTIFACT_GENERATOR_FINALIZER.to_owned());
         // The status was written meanwhile, so the object has another version: the watch brings it.
@@ -182,8 +184,7 @@ impl ArtifactGenerators {
                 "ReconciliationDisabled",
                 "Reconciliation is disabled".to_owned(),
             );
-            self.write(raw, &before, &after).await;
-            return Next::OnChange;
+            return Next::OnChange.if_told(self.write(raw, &before, &after).await);
         }
         let mut written = before.clone();
         let result = self.build(raw, object, &mut written, &mut after, worker).await;
@@ -208,8 +209,7 @@ impl ArtifactGenerators {
             }
             Err(failure) => self.fail(raw, &mut conditions, &failure),
         };
-        self.write(raw, &written, &after).await;
-        next
+        next.if_told(self.write(raw, &written, &after).await)
     }
 
     fn fail(&self, raw: &DynamicObject, conditions: &mut Conditions<'_>, failure: &Failure) -> Next {
@@ -247,8 +247,10 @@ impl ArtifactGenerators {
         }
         let mut conditions = Conditions { list: &mut after.conditions, generation: object.generation() };
         progressing(&mut conditions);
-        self.write(raw, &before, after).await;
-        *written = after.clone();
+        match self.write(raw, &before, after).await {
+            Ok(()) => *written = after.clone(),
+            Err(error) => tracing::warn!(%error, "progress could not be written"),
+        }
 
         let trees = worker.outside(self.fetch(&sources)).await?;
         let mut made = Vec::new();
@@ -397,9 +399,10 @@ impl ArtifactGenerators {
             // Upstream archives with its default list of what a source leaves out, and reads no .sourceignore.
             let rules = Ignore::for_source(std::iter::empty(), None);
             staged.retain(|path, _| !rules.excludes(path, false));
-            let placeholder = Revision::from("latest".to_owned());
+            // The whole revision has the digest in it, which storing finds out.
+            let revision = Revision::from("latest".to_owned());
             let kind = &kinds::EXTERNAL_ARTIFACT;
-            let stored = storage.store(kind, &key, &file_name, placeholder, &mut StagedContents(staged));
+            let stored = storage.store(kind, &key, &file_name, revision, &mut StagedContents(staged));
             let stored = stored.map_err(|error| format!("failed to create artifact: {error}"))?;
             if let Err(error) = storage.collect(kind, &key, &stored) {
                 tracing::warn!(%error, "old artifacts could not be removed");
@@ -511,11 +514,10 @@ impl ArtifactGenerators {
         raw: &DynamicObject,
         before: &ArtifactGeneratorStatus,
         after: &ArtifactGeneratorStatus,
-    ) {
+    ) -> Result<(), kube::Error> {
         let key = ObjectKey::of(raw);
-        if let Err(error) = status::write(&self.ctx.client, KIND, &key, MANAGER, before, after).await {
-            tracing::warn!(%error, "status could not be written");
-        }
+        status::write(&self.ctx.client, KIND, &key, MANAGER, before, after).await?;
+        Ok(())
     }
 }
 

@@ -66,7 +66,7 @@ mod tests {
     fn charts_are_found_relative_to_the_repository() {
         let at = |reference| resolve("https://example.com/charts?token=t", reference).unwrap().to_string();
         assert_eq!(at("a-1.0.0.tgz"), "https://example.com/charts/a-1.0.0.tgz?token=t");
-        assert_eq!(at("/root/a.tgz"), "https://example.com/root/a.tgz?token=t");
+        assert_eq!(at("/elsewhere/a.tgz"), "https://example.com/elsewhere/a.tgz?token=t");
         assert_eq!(at("https://cdn.example.com/a.tgz"), "https://cdn.example.com/a.tgz");
         assert_eq!(
             index("https://example.com/charts/?token=t").unwrap().as_str(),

@@ -7,8 +7,10 @@ use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use flux_apply::ObjectId;
+use flux_api::meta::IgnoreRule;
 use flux_apply::apply::{Cause, Cluster};
+use flux_apply::ignore::without;
+use flux_apply::{IgnoreRules, ObjectId};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Map, Value, json};
 
@@ -20,7 +22,6 @@ use crate::session::Session;
 use crate::tree::Invocation;
 
 use super::dyff;
-use super::ignore_rules::IgnoreRules;
 
 const MANAGER: &str = "kustomize-controller";
 const GROUP: &str = "kustomize.toolkit.fluxcd.io";
@@ -68,7 +69,7 @@ impl Told {
 
 async fn diff(cluster: &Cluster, build: &Build<'_>) -> Result<Told, CliError> {
     let built = build.build().await?;
-    let rules = IgnoreRules::of(&built.kustomization)?;
+    let rules = ignore_rules(&built.kustomization)?;
     let mut told = Told::default();
     let mut kept = BTreeSet::new();
     for object in &built.objects {
@@ -154,6 +155,14 @@ async fn nested(
     Ok(())
 }
 
+/// `spec.ignore`: fields whose drift does not count.
+fn ignore_rules(kustomization: &Value) -> Result<IgnoreRules, CliError> {
+    let rules = kustomization.pointer("/spec/ignore").cloned().unwrap_or_else(|| Value::Array(Vec::new()));
+    let rules: Vec<IgnoreRule> =
+        serde_json::from_value(rules).map_err(|error| fail!("spec.ignore of the Kustomization: {error}"))?;
+    IgnoreRules::new(&rules).map_err(|error| fail!("{error}"))
+}
+
 async fn compared(
     cluster: &Cluster,
     id: &ObjectId,
@@ -182,9 +191,8 @@ async fn compared(
             metadata.remove("managedFields");
         }
     }
-    let selected = wanted.clone();
-    rules.strip(&selected, &mut live);
-    rules.strip(&selected, &mut wanted);
+    let ignored = rules.of(&wanted);
+    let (mut live, mut wanted) = (without(&live, &ignored), without(&wanted, &ignored));
     if !flux_apply::drift::has_drifted(&live, &wanted) {
         return Ok(Outcome::Unchanged);
     }

@@ -2,7 +2,6 @@
 
 mod artifact;
 mod dyff;
-mod ignore_rules;
 mod kustomization;
 
 use crate::error::CliError;
