@@ -7,6 +7,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
+/// One cluster of the fleet, where what is broken is broken in both.
+const PRODUCTION: &[&str] = &["--path", "clusters/production"];
+
 /// Runs `flux test` and returns its exit code and JSON report.
 fn test(folder: &Path, arguments: &[&str]) -> (i32, Value) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flux"));
@@ -66,8 +69,23 @@ fn the_example_fleet_is_fine() {
     let folder = example();
     let (code, report) = test(folder.path(), &[]);
     assert_eq!((code, &report["outcome"]), (0, &Value::from("fine")), "{report:#}");
-    let objects = report["clusters"][0]["objects"].as_array().unwrap();
-    assert!(objects.iter().any(|object| object["kind"] == "Deployment"), "{report:#}");
+    for (at, path) in ["clusters/production", "clusters/staging"].into_iter().enumerate() {
+        let cluster = &report["clusters"][at];
+        assert_eq!(cluster["path"], path);
+        let ready: Vec<String> = cluster["objects"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|object| object["verdict"] == "ready")
+            .map(|object| {
+                format!("{}/{}", object["kind"].as_str().unwrap(), object["name"].as_str().unwrap())
+            })
+            .collect();
+        // A chart of the repository, a Secret that had to be decrypted, a tenant with an account of its own.
+        for wanted in ["Deployment/web", "Deployment/api", "Deployment/ledger", "HelmRelease/issuer"] {
+            assert!(ready.iter().any(|one| one == wanted), "{wanted} is not among {ready:?}");
+        }
+    }
     assert_eq!(warnings(&report), "");
 }
 
@@ -75,7 +93,7 @@ fn the_example_fleet_is_fine() {
 fn bad_yaml_is_blamed_on_its_file() {
     let folder = example();
     edit(folder.path(), "apps/base/web/service.yaml", "metadata:", "metadata: [");
-    let (code, report) = test(folder.path(), &[]);
+    let (code, report) = test(folder.path(), PRODUCTION);
     let causes = causes(&report);
     assert!(
         code == 1 && causes.contains("Kustomization/flux-system/apps") && causes.contains("service.yaml"),
@@ -86,8 +104,8 @@ fn bad_yaml_is_blamed_on_its_file() {
 #[test]
 fn a_missing_path_is_named() {
     let folder = example();
-    edit(folder.path(), "clusters/local/apps.yaml", "path: ./apps/local", "path: ./apps/nowhere");
-    let (code, report) = test(folder.path(), &[]);
+    edit(folder.path(), "clusters/production/apps.yaml", "path: ./apps/production", "path: ./apps/nowhere");
+    let (code, report) = test(folder.path(), PRODUCTION);
     assert!(code == 1 && causes(&report).contains("apps/nowhere"), "{report:#}");
 }
 
@@ -96,24 +114,24 @@ fn a_cycle_is_found_and_its_members_are_named() {
     let folder = example();
     edit(
         folder.path(),
-        "clusters/local/infrastructure.yaml",
-        "spec:\n",
-        "spec:\n  dependsOn: [{name: apps}]\n",
+        "clusters/production/infrastructure.yaml",
+        "spec:\n  interval",
+        "spec:\n  dependsOn: [{name: apps}]\n  interval",
     );
-    let (code, report) = test(folder.path(), &[]);
+    let (code, report) = test(folder.path(), PRODUCTION);
     let found = warnings(&report);
-    let named = found.contains("Kustomization/flux-system/apps → Kustomization/flux-system/infrastructure");
+    let named = found.contains("Kustomization/flux-system/apps → Kustomization/flux-system/infra-configs → Kustomization/flux-system/infra-controllers");
     assert!(code == 1 && named, "{found}\n{report:#}");
 }
 
 #[test]
 fn a_dangling_dependency_says_what_exists() {
     let folder = example();
-    edit(folder.path(), "clusters/local/apps.yaml", "- name: infrastructure", "- name: infrastructur");
-    let (code, report) = test(folder.path(), &[]);
+    edit(folder.path(), "clusters/production/apps.yaml", "- name: infra-configs", "- name: infra-config\n");
+    let (code, report) = test(folder.path(), PRODUCTION);
     let found = warnings(&report);
     assert!(
-        code == 1 && found.contains("infrastructur, which does not exist; there is"),
+        code == 1 && found.contains("infra-config, which does not exist; there is"),
         "{found}\n{report:#}"
     );
 }
@@ -121,10 +139,10 @@ fn a_dangling_dependency_says_what_exists() {
 #[test]
 fn an_object_with_two_owners_is_named_with_both() {
     let folder = example();
-    let apps = std::fs::read_to_string(folder.path().join("clusters/local/apps.yaml")).unwrap();
+    let apps = std::fs::read_to_string(folder.path().join("clusters/production/apps.yaml")).unwrap();
     let again = apps.replacen("name: apps", "name: apps-again", 1);
-    std::fs::write(folder.path().join("clusters/local/apps-again.yaml"), again).unwrap();
-    let (_, report) = test(folder.path(), &[]);
+    std::fs::write(folder.path().join("clusters/production/apps-again.yaml"), again).unwrap();
+    let (_, report) = test(folder.path(), PRODUCTION);
     let found = warnings(&report);
     let both = found.contains("Kustomization/flux-system/apps and by Kustomization/flux-system/apps-again");
     assert!(found.contains("TwoOwners") && both, "{found}");
@@ -156,8 +174,8 @@ fn two_commits_are_compared_object_by_object() {
     edit(folder.path(), "apps/base/web/deployment.yaml", "web:1.4.0", "web:1.5.0");
     git(&["commit", "-q", "-a", "-m", "a new image"]);
     // Not committed, so not part of it.
-    edit(folder.path(), "apps/base/api/deployment.yaml", "kind: Deployment", "kind: Broken");
-    let (code, report) = test(folder.path(), &["--diff", "HEAD~1"]);
+    edit(folder.path(), "apps/base/api/release.yaml", "kind: HelmRelease", "kind: Broken");
+    let (code, report) = test(folder.path(), &["--diff", "HEAD~1", "--path", "clusters/production"]);
     assert_eq!(code, 0, "{report:#}");
     let changes = report["clusters"][0]["changes"].as_array().unwrap();
     let changed: Vec<&str> = changes.iter().map(|change| change["object"].as_str().unwrap()).collect();
@@ -166,4 +184,42 @@ fn two_commits_are_compared_object_by_object() {
         changes[0]["diff"].as_str().unwrap().contains("+        image: ghcr.io/example/web:1.5.0"),
         "{report:#}"
     );
+}
+
+#[test]
+fn a_tenant_can_do_no_more_than_its_account() {
+    let folder = example();
+    let greedy = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: taken-over\n  namespace: apps\n";
+    std::fs::write(folder.path().join("tenants/payments/greedy.yaml"), greedy).unwrap();
+    // Without a target namespace, which would move it home.
+    edit(folder.path(), "clusters/production/tenants.yaml", "  targetNamespace: payments-production\n", "");
+    edit(
+        folder.path(),
+        "tenants/payments/ledger.yaml",
+        "name: ledger\nspec",
+        "name: ledger\n  namespace: payments-production\nspec",
+    );
+    let (code, report) = test(folder.path(), PRODUCTION);
+    let causes = causes(&report);
+    assert!(
+        code == 1
+            && causes.contains("payments-team")
+            && causes.contains("forbidden")
+            && causes.contains("payments-reconciler"),
+        "{causes}"
+    );
+}
+
+#[test]
+fn a_secret_that_cannot_be_decrypted_is_named() {
+    let folder = example();
+    edit(
+        folder.path(),
+        "clusters/production/throw-away-age-key.yaml",
+        "  name: sops-age-key",
+        "  name: another-key",
+    );
+    let (code, report) = test(folder.path(), PRODUCTION);
+    let causes = causes(&report);
+    assert!(code == 1 && causes.contains("flux-system/apps") && causes.contains("sops-age-key"), "{causes}");
 }

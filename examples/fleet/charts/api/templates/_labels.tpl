@@ -1,0 +1,3 @@
+{{- define "api.labels" -}}
+app: {{ .Release.Name }}
+{{- end }}
