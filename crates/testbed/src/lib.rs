@@ -16,7 +16,6 @@ pub mod chart;
 pub mod chart_repository;
 pub mod cluster;
 pub mod control_plane;
-pub mod cut;
 pub mod embedded;
 pub mod fault;
 pub mod git_server;

@@ -16,9 +16,12 @@ pub enum Cut {
     Before(usize),
     /// The server does it, and the answer is lost.
     After(usize),
+    /// The server refuses this one; the process lives on.
+    Refused(usize),
 }
 
-/// Breaks a client's connection at one write, for good: nothing passes afterwards, as if the process had died.
+/// Breaks a client's connection at one write. Unless that is only refused, nothing passes afterwards, as if the process
+/// had died.
 #[derive(Clone)]
 pub struct Breaker {
     shared: Arc<Shared>,
@@ -34,6 +37,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     writes: Vec<String>,
+    /// The write to break at has come.
+    reached: bool,
     broken: bool,
 }
 
@@ -42,6 +47,7 @@ enum Fate {
     /// Send it, then break.
     Last,
     Break,
+    Refuse,
 }
 
 impl Breaker {
@@ -68,16 +74,23 @@ impl Breaker {
             async move {
                 let broken = || std::io::Error::from(std::io::ErrorKind::ConnectionReset);
                 let fate = shared.fate(&request);
-                if matches!(fate, Fate::Break) {
-                    return Err::<Response<Body>, tower::BoxError>(broken().into());
+                match fate {
+                    Fate::Pass | Fate::Last => {}
+                    Fate::Refuse => {
+                        shared.reach(false);
+                        return Ok(refusal(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"));
+                    }
+                    Fate::Break => {
+                        shared.reach(true);
+                        return Err::<Response<Body>, tower::BoxError>(broken().into());
+                    }
                 }
                 let answer = inner.send(request).await?;
                 if matches!(fate, Fate::Last) {
-                    shared.state().broken = true;
-                    shared.broke.notify_waiters();
-                    return Err(broken().into());
+                    shared.reach(true);
                 }
-                Ok(answer)
+                // What was under way when the process died is not heard of either.
+                if shared.state().broken { Err(broken().into()) } else { Ok(answer) }
             }
         });
         Client::new(service, "default")
@@ -88,11 +101,11 @@ impl Breaker {
         self.shared.state().writes.clone()
     }
 
-    /// Waits until the connection has broken.
-    pub async fn broken(&self) {
+    /// Waits until the write to break at has come.
+    pub async fn reached(&self) {
         loop {
             let broke = self.shared.broke.notified();
-            if self.shared.state().broken {
+            if self.shared.state().reached {
                 return;
             }
             broke.await;
@@ -103,6 +116,14 @@ impl Breaker {
 impl Shared {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reach(&self, broken: bool) {
+        let mut state = self.state();
+        state.reached = true;
+        state.broken |= broken;
+        drop(state);
+        self.broke.notify_waiters();
     }
 
     fn fate(&self, request: &Request<Body>) -> Fate {
@@ -117,13 +138,9 @@ impl Shared {
         state.writes.push(format!("{} {path}", request.method()));
         let number = state.writes.len();
         match self.cut {
-            Some(Cut::Before(at)) if at == number => {
-                state.broken = true;
-                drop(state);
-                self.broke.notify_waiters();
-                Fate::Break
-            }
+            Some(Cut::Before(at)) if at == number => Fate::Break,
             Some(Cut::After(at)) if at == number => Fate::Last,
+            Some(Cut::Refused(at)) if at == number => Fate::Refuse,
             _ => Fate::Pass,
         }
     }

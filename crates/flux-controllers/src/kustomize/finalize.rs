@@ -4,7 +4,6 @@ use flux_api::condition::{self, READY};
 use flux_api::kustomize::{DeletionPolicy, Kustomization};
 use flux_api::names::FINALIZER;
 use flux_apply::{Action, ObjectId};
-use kube::ResourceExt;
 
 use super::apply::list;
 use super::handover;
@@ -24,9 +23,7 @@ pub(super) async fn finalize(run: &mut Run<'_>) -> Next {
         run.note_request();
         return Next::Backoff.if_told(run.write().await);
     }
-    let finalizers: Vec<String> =
-        run.raw.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).cloned().collect();
-    match status::write_finalizers(&run.ctx.client, KIND, run.raw, STATUS_MANAGER, &finalizers).await {
+    match status::remove_finalizer(&run.ctx.client, KIND, run.raw, STATUS_MANAGER, FINALIZER).await {
         Ok(()) => Next::OnChange,
         Err(_) => Next::Backoff,
     }

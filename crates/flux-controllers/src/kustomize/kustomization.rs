@@ -16,7 +16,6 @@ use flux_api::names::FINALIZER;
 use flux_api::revision::Revision;
 use flux_apply::health_exprs::Judge;
 use futures::future::BoxFuture;
-use kube::ResourceExt;
 use kube::api::DynamicObject;
 
 use super::apply::Applied;
@@ -49,14 +48,17 @@ impl Reconcile for Kustomizations {
                     return Next::OnChange;
                 }
             };
-            let mut run = Run::new(&self.ctx, &raw, &object, &worker);
             if object.is_deleting() {
-                return finalize::finalize(&mut run).await;
+                return finalize::finalize(&mut Run::new(&self.ctx, &raw, &object, &worker)).await;
             }
-            if !raw.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
-                return add_finalizer(&run).await;
+            match status::with_finalizer(&self.ctx.client, KIND, raw, STATUS_MANAGER, FINALIZER).await {
+                Ok(Some(raw)) => work(&mut Run::new(&self.ctx, &raw, &object, &worker)).await,
+                Ok(None) => Next::OnChange,
+                Err(error) => {
+                    tracing::warn!(%error, "finalizer could not be added");
+                    Next::Backoff
+                }
             }
-            work(&mut run).await
         })
     }
 
@@ -75,18 +77,6 @@ impl Kustomizations {
             metadata: BTreeMap::new(),
         };
         self.ctx.events.tell(KIND, raw, happening);
-    }
-}
-
-async fn add_finalizer(run: &Run<'_>) -> Next {
-    let mut finalizers = run.raw.finalizers().to_vec();
-    finalizers.push(FINALIZER.to_owned());
-    match status::write_finalizers(&run.ctx.client, KIND, run.raw, STATUS_MANAGER, &finalizers).await {
-        Ok(()) => Next::Now,
-        Err(error) => {
-            tracing::warn!(%error, "finalizer could not be added");
-            Next::Backoff
-        }
     }
 }
 

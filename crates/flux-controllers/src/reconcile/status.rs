@@ -1,8 +1,10 @@
 //! Writing what was found: only what changed, only what is ours.
 
+use std::sync::Arc;
+
 use flux_api::kinds::Kind;
-use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::{Client, ResourceExt};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -32,23 +34,54 @@ pub async fn write<S: Serialize>(
     }
 }
 
-/// Replaces the finalizers, unless the object changed since it was read.
-pub async fn write_finalizers(
+/// The object with `finalizer`, which is added where it is missing; `None` when the object is gone.
+pub async fn with_finalizer(
+    client: &Client,
+    kind: &Kind,
+    object: Arc<DynamicObject>,
+    manager: &str,
+    finalizer: &str,
+) -> Result<Option<Arc<DynamicObject>>, kube::Error> {
+    if object.finalizers().iter().any(|known| known == finalizer) {
+        return Ok(Some(object));
+    }
+    let mut finalizers = object.finalizers().to_vec();
+    finalizers.push(finalizer.to_owned());
+    Ok(write_finalizers(client, kind, &object, manager, &finalizers).await?.map(Arc::new))
+}
+
+/// Takes `finalizer` away; one that is not there costs nothing.
+pub async fn remove_finalizer(
+    client: &Client,
+    kind: &Kind,
+    object: &DynamicObject,
+    manager: &str,
+    finalizer: &str,
+) -> Result<(), kube::Error> {
+    let left: Vec<String> = object.finalizers().iter().filter(|known| *known != finalizer).cloned().collect();
+    if left.len() < object.finalizers().len() {
+        write_finalizers(client, kind, object, manager, &left).await?;
+    }
+    Ok(())
+}
+
+/// Refused by the server when the object changed since it was read, so nobody else's finalizer is lost. The caller tries
+/// again: a mere change of status would not wake it.
+async fn write_finalizers(
     client: &Client,
     kind: &Kind,
     object: &DynamicObject,
     manager: &str,
     finalizers: &[String],
-) -> Result<(), kube::Error> {
+) -> Result<Option<DynamicObject>, kube::Error> {
     let key = ObjectKey::of(object);
     let patch = json!({
         "metadata": { "finalizers": finalizers, "resourceVersion": object.metadata.resource_version },
     });
     let parameters = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
     match api(client, kind, &key).patch(&key.name, &parameters, &Patch::Merge(&patch)).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(answer)) if answer.code == 404 => Ok(()),
-        // One that changed meanwhile is looked at again by the caller: a mere change of status wakes nobody.
+        Ok(written) => Ok(Some(written)),
+        Err(kube::Error::Api(answer)) if answer.code == 404 => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -213,10 +213,10 @@ impl<S: Source> Job<'_, S> {
         let mut conditions = self.conditions();
         conditions.set(condition::RECONCILING, ConditionStatus::True, "Progressing", message.clone());
         conditions.set(condition::READY, ConditionStatus::Unknown, "Progressing", message);
-        if self.started.elapsed() > WORTH_TELLING {
-            if let Err(error) = self.write().await {
-                tracing::warn!(%error, "progress could not be written");
-            }
+        if self.started.elapsed() > WORTH_TELLING
+            && let Err(error) = self.write().await
+        {
+            tracing::warn!(%error, "progress could not be written");
         }
     }
 
@@ -486,10 +486,14 @@ impl<S: Source> Reconcile for Sources<S> {
             if S::is_static(&object) {
                 return self.make_static(&raw, &object, has_finalizer).await;
             }
-            if !has_finalizer {
-                return self.add_finalizer(&raw).await;
+            match status::with_finalizer(&self.ctx.client, S::Object::KIND, raw, MANAGER, FINALIZER).await {
+                Ok(Some(raw)) => self.work(&raw, &object, &worker).await,
+                Ok(None) => Next::OnChange,
+                Err(error) => {
+                    tracing::warn!(%error, "finalizer could not be added");
+                    Next::Backoff
+                }
             }
-            self.work(&raw, &object, &worker).await
         })
     }
 }
@@ -529,12 +533,6 @@ impl<S: Source> Sources<S> {
         self.source.fetch(job).await
     }
 
-    async fn add_finalizer(&self, raw: &DynamicObject) -> Next {
-        let mut finalizers = raw.finalizers().to_vec();
-        finalizers.push(FINALIZER.to_owned());
-        self.write_finalizers(raw, &finalizers, Next::Now).await
-    }
-
     async fn finalize(&self, raw: &DynamicObject) -> Next {
         if let Err(error) = self.ctx.storage.remove(S::Object::KIND, &ObjectKey::of(raw)) {
             tracing::warn!(%error, "artifacts could not be removed");
@@ -544,19 +542,10 @@ impl<S: Source> Sources<S> {
     }
 
     async fn remove_finalizer(&self, raw: &DynamicObject) -> Next {
-        let finalizers: Vec<String> =
-            raw.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).cloned().collect();
-        if finalizers.len() == raw.finalizers().len() {
-            return Next::OnChange;
-        }
-        self.write_finalizers(raw, &finalizers, Next::OnChange).await
-    }
-
-    async fn write_finalizers(&self, raw: &DynamicObject, finalizers: &[String], then: Next) -> Next {
-        match status::write_finalizers(&self.ctx.client, S::Object::KIND, raw, MANAGER, finalizers).await {
-            Ok(()) => then,
+        match status::remove_finalizer(&self.ctx.client, S::Object::KIND, raw, MANAGER, FINALIZER).await {
+            Ok(()) => Next::OnChange,
             Err(error) => {
-                tracing::warn!(%error, "finalizers could not be written");
+                tracing::warn!(%error, "finalizer could not be removed");
                 Next::Backoff
             }
         }

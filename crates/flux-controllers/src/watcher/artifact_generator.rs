@@ -144,17 +144,16 @@ impl ArtifactGenerators {
         if let Err(error) = self.write(raw, &before, &after).await {
             return Next::Backoff.if_told(Err(error));
         }
-        let mut finalizers = raw.finalizers().to_vec();
-        finalizers.push(names::ARTIFACT_GENERATOR_FINALIZER.to_owned());
-        // The status was written meanwhile, so the object has another version: the watch brings it.
+        // The status was written meanwhile, so the object has another version.
         let fresh = Api::<DynamicObject>::namespaced_with(
             self.ctx.client.clone(),
             Object::namespace(object),
             &resource(KIND),
         );
         let Ok(fresh) = fresh.get(object.name()).await else { return Next::Backoff };
-        match status::write_finalizers(&self.ctx.client, KIND, &fresh, MANAGER, &finalizers).await {
-            Ok(()) => Next::Now,
+        let finalizer = names::ARTIFACT_GENERATOR_FINALIZER;
+        match status::with_finalizer(&self.ctx.client, KIND, Arc::new(fresh), MANAGER, finalizer).await {
+            Ok(_) => Next::Now,
             Err(_) => Next::Backoff,
         }
     }
@@ -163,9 +162,7 @@ impl ArtifactGenerators {
         let made = object.status.as_ref().map(|status| status.inventory.as_slice()).unwrap_or_default();
         self.remove(made).await;
         let finalizer = names::ARTIFACT_GENERATOR_FINALIZER;
-        let finalizers: Vec<String> =
-            raw.finalizers().iter().filter(|known| *known != finalizer).cloned().collect();
-        match status::write_finalizers(&self.ctx.client, KIND, raw, MANAGER, &finalizers).await {
+        match status::remove_finalizer(&self.ctx.client, KIND, raw, MANAGER, finalizer).await {
             Ok(()) => Next::OnChange,
             Err(_) => Next::Backoff,
         }

@@ -5,8 +5,8 @@ use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use testbed::Cluster;
 use testbed::chart::Chart;
-use testbed::cut::{Cut, When};
 use testbed::reference::Tool;
+use testbed::trouble::{Breaker, Cut};
 
 use crate::flux::{Flux, ready};
 use crate::helm_release::{chart, helm_task, publish, records, spec, start, value_of};
@@ -17,17 +17,17 @@ const MOST: usize = 16;
 // Only on the embedded server: dozens of restarts each, and what is cut is the client, not the server.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_install_survives_a_crash_at_every_write() {
+async fn an_install_survives_a_crash_or_refusal_at_every_write() {
     install(&Cluster::embedded().await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upgrade_survives_a_crash_at_every_write() {
+async fn an_upgrade_survives_a_crash_or_refusal_at_every_write() {
     upgrade(&Cluster::embedded().await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_removal_survives_a_crash_at_every_write() {
+async fn a_removal_survives_a_crash_or_refusal_at_every_write() {
     removal(&Cluster::embedded().await.unwrap()).await;
 }
 
@@ -70,7 +70,7 @@ async fn in_order(cluster: &Cluster, flux: &Flux, name: &str, value: &str) {
 /// A release for every cut that may come.
 async fn install_all(flux: &Flux) {
     let names: Vec<String> =
-        (1..=MOST).flat_map(|number| ["a", "b"].map(|side| format!("w{number}{side}"))).collect();
+        (1..=MOST).flat_map(|number| ["a", "b", "r"].map(|side| format!("w{number}{side}"))).collect();
     for name in &names {
         flux.apply(&HELM_RELEASE, name, with("one")).await;
     }
@@ -79,7 +79,7 @@ async fn install_all(flux: &Flux) {
     }
 }
 
-/// Runs `act` cut off at every write before and after which a process can die; `points` says how many there are.
+/// Runs `act` cut off at every write before and after which a process can die, and refused at every one; `points` says how many there are.
 async fn for_every_cut(
     cluster: &Cluster,
     flux: &mut Flux,
@@ -90,23 +90,27 @@ async fn for_every_cut(
     let mut points = 0;
     for number in 1..=MOST {
         let mut reached = false;
-        for when in [When::Before, When::After] {
-            let name = format!("w{number}{}", if when == When::Before { "b" } else { "a" });
+        for (side, cut) in
+            [("b", Cut::Before(number)), ("a", Cut::After(number)), ("r", Cut::Refused(number))]
+        {
+            let name = format!("w{number}{side}");
             flux.stop().await;
-            let (client, cut) = Cut::at(&cluster.client(), number, when);
-            flux.resume_as(client).await;
+            let breaker = Breaker::at(cut, |path| !path.contains("/events"));
+            flux.resume_as(breaker.client(&cluster.client())).await;
             act(flux, &name).await;
             let ended = async {
                 tokio::select! {
-                    () = cut.died() => true,
+                    () = breaker.reached() => true,
                     () = check(flux, &name) => false,
                 }
             };
             if ended.await {
                 reached = true;
                 points += 1;
-                flux.stop().await;
-                flux.resume().await;
+                if !matches!(cut, Cut::Refused(_)) {
+                    flux.stop().await;
+                    flux.resume().await;
+                }
                 check(flux, &name).await;
             }
         }

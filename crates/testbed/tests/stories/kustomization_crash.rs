@@ -13,7 +13,7 @@ crate::stories!(random_refusals_delay_nothing_for_ever);
 
 /// The embedded server is enough: what is tried is the order of our own writes.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_at_any_write_of_an_install_upgrade_or_prune_heals() {
+async fn a_crash_or_refusal_at_any_write_of_an_install_upgrade_or_prune_heals() {
     let cluster = Cluster::embedded().await.unwrap();
     let mut flux = start(&cluster, &[("README.md", "x")]).await;
     flux.ready(&GIT_REPOSITORY, "fleet").await;
@@ -21,12 +21,15 @@ async fn a_crash_at_any_write_of_an_install_upgrade_or_prune_heals() {
     for step in [Step::Install, Step::Upgrade, Step::Prune] {
         let recorded = run(&cluster, &mut flux, step, None).await;
         for number in 1..=recorded.len() {
-            for cut in [Cut::Before(number), Cut::After(number)] {
+            for cut in [Cut::Before(number), Cut::After(number), Cut::Refused(number)] {
                 run(&cluster, &mut flux, step, Some(cut)).await;
                 points += 1;
             }
         }
-        println!("{step:?}: cut before and after each of {} writes: {recorded:#?}", recorded.len());
+        println!(
+            "{step:?}: cut before, cut after and refused each of {} writes: {recorded:#?}",
+            recorded.len()
+        );
     }
     println!("{points} points covered");
     assert!(points >= 20, "only {points} points: the recording is not complete");
@@ -57,7 +60,7 @@ async fn run(cluster: &Cluster, flux: &mut Flux, step: Step, cut: Option<Cut>) -
     flux.fleet.commit_to("main", "first", &first).unwrap();
     flux.reconcile(&GIT_REPOSITORY, "fleet").await;
     if step != Step::Install {
-        flux.apply(&KUSTOMIZATION, &name, spec(flux, &name, json!({}))).await;
+        flux.apply(&KUSTOMIZATION, &name, spec(flux, &name, soon())).await;
         let commit = flux.fleet.resolve("main").unwrap();
         applied(flux, &name, &commit).await;
     } else {
@@ -79,12 +82,12 @@ async fn run(cluster: &Cluster, flux: &mut Flux, step: Step, cut: Option<Cut>) -
     flux.through(cluster.client());
     change(flux, step, &name, &a).await;
     let commit = flux.fleet.resolve("main").unwrap();
-    if cut.is_some() {
-        let broken = tokio::time::timeout(std::time::Duration::from_secs(30), breaker.broken()).await;
-        broken.unwrap_or_else(|_| panic!("{name}: the write never came; there were {:?}", breaker.writes()));
-        flux.stop().await;
-        flux.resume().await;
-        flux.reconcile(&GIT_REPOSITORY, "fleet").await;
+    if let Some(cut) = cut {
+        let reached = tokio::time::timeout(std::time::Duration::from_secs(30), breaker.reached()).await;
+        reached.unwrap_or_else(|_| panic!("{name}: the write never came; there were {:?}", breaker.writes()));
+        if !matches!(cut, Cut::Refused(_)) {
+            restart(flux).await;
+        }
     }
     let object = applied(flux, &name, &commit).await;
     look(cluster, flux, step, (&a, &b), uid, &object).await;
@@ -92,9 +95,20 @@ async fn run(cluster: &Cluster, flux: &mut Flux, step: Step, cut: Option<Cut>) -
     breaker.writes()
 }
 
+/// Of what is refused the next try must come soon.
+fn soon() -> serde_json::Value {
+    json!({ "retryInterval": "100ms" })
+}
+
+async fn restart(flux: &mut Flux) {
+    flux.stop().await;
+    flux.resume().await;
+    flux.reconcile(&GIT_REPOSITORY, "fleet").await;
+}
+
 async fn change(flux: &Flux, step: Step, name: &str, a: &str) {
     match step {
-        Step::Install => flux.apply(&KUSTOMIZATION, name, spec(flux, name, json!({}))).await,
+        Step::Install => flux.apply(&KUSTOMIZATION, name, spec(flux, name, soon())).await,
         Step::Upgrade => {
             let files = [
                 (format!("{name}/a.yaml"), config_map(a, "two")),
@@ -151,7 +165,7 @@ async fn random_refusals_delay_nothing_for_ever(cluster: &Cluster) {
     flux.through(troubled(&cluster.client(), 7, 20));
     flux.resume().await;
     flux.through(cluster.client());
-    flux.apply(&KUSTOMIZATION, "apps", spec(&flux, "apps", json!({ "retryInterval": "100ms" }))).await;
+    flux.apply(&KUSTOMIZATION, "apps", spec(&flux, "apps", soon())).await;
     let first = flux.fleet.resolve("main").unwrap();
     applied(&flux, "apps", &first).await;
     let changes = [Change::Write("apps/a.yaml", &config_map("a", "two")), Change::Remove("apps/b.yaml")];
