@@ -7,6 +7,7 @@ pub mod artifact;
 pub mod helm;
 pub mod kustomize;
 pub mod manager;
+pub mod notification;
 pub mod reconcile;
 pub mod source;
 pub mod watcher;

@@ -18,6 +18,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::artifact::{Fetcher, Storage, StorageOptions, serve};
 use crate::helm::helm_release::HelmReleases;
 use crate::kustomize::kustomization::{self, Kustomizations};
+use crate::notification::static_objects::{Alerts, Providers};
 use crate::reconcile::election::{ElectionOptions, Leadership, lease_name};
 use crate::reconcile::metrics::{self, Metrics};
 use crate::reconcile::probes::{self, Readiness};
@@ -31,7 +32,7 @@ use crate::source::helm_repository::HelmRepositories;
 use crate::source::oci_repository::OciRepositories;
 use crate::source::skeleton::Sources;
 use crate::watcher::artifact_generator::{self, ArtifactGenerators};
-use crate::{helm, kustomize, source, watcher};
+use crate::{helm, kustomize, notification, source, watcher};
 
 /// What is under way when the process is told to end has this long.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
@@ -71,6 +72,7 @@ pub struct ManagerOptions {
     pub kustomize: kustomize::Options,
     pub helm: helm::Options,
     pub watcher: watcher::Options,
+    pub notification: notification::Options,
     /// A folder of this machine that some GitRepositories mean.
     pub local: Option<source::LocalFleet>,
 }
@@ -106,8 +108,13 @@ pub const fn concurrent(controller: Controller) -> usize {
 }
 
 /// The controllers that can be started.
-pub const AVAILABLE: &[Controller] =
-    &[Controller::Source, Controller::Kustomize, Controller::Helm, Controller::SourceWatcher];
+pub const AVAILABLE: &[Controller] = &[
+    Controller::Source,
+    Controller::Kustomize,
+    Controller::Helm,
+    Controller::Notification,
+    Controller::SourceWatcher,
+];
 
 impl ManagerOptions {
     /// Upstream's defaults, for the given controllers, with artifacts below `storage_path`.
@@ -137,6 +144,7 @@ impl ManagerOptions {
             kustomize: kustomize::Options::default(),
             helm: helm::Options::upstream(),
             watcher: watcher::Options::upstream(),
+            notification: notification::Options::upstream(),
             local: None,
         }
     }
@@ -171,6 +179,7 @@ pub struct Manager {
     queues: Vec<Arc<Queue>>,
     tasks: JoinSet<()>,
     servers: Servers,
+    notification: Option<notification::Running>,
 }
 
 /// Listeners end with whoever holds this.
@@ -207,11 +216,14 @@ impl Manager {
         if let Some(address) = options.metrics_addr {
             servers.add(probes::serve_metrics(TcpListener::bind(address).await?, metrics.clone()));
         }
+        // Its listeners serve on every replica, as upstream's: whoever is called answers.
+        let notification = listen_for_notifications(&client, &options, &metrics).await?;
         let leadership = elect(&client, &options, &metrics).await;
         let storage = storage(&options, &mut servers).await?;
         let cache = Arc::new(Cache::new(client.clone(), options.namespace.clone()));
         let (queues, tasks) = (Vec::new(), JoinSet::new());
-        let mut manager = Self { client, cache, storage, metrics, leadership, queues, tasks, servers };
+        let mut manager =
+            Self { client, cache, storage, metrics, leadership, queues, tasks, servers, notification };
         manager.filter_at_the_server(&options);
         for controller in &options.controllers {
             manager.add(*controller, &options);
@@ -246,10 +258,11 @@ impl Manager {
 
     fn add(&mut self, controller: Controller, options: &ManagerOptions) {
         let tuning = options.tuning(controller);
-        let events = Events::start(self.client.clone(), controller.as_str(), tuning.events_addr.clone());
-        let (told, name) = (events.clone(), controller.as_str());
-        self.metrics
-            .collect(move |page| page.number(&metrics::EVENTS_DROPPED, &[name], told.dropped() as f64));
+        if controller == Controller::Notification {
+            return self.add_notification(&tuning);
+        }
+        let events_addr = tuning.events_addr.clone().or_else(|| self.own_events_addr());
+        let events = start_events(&self.client, controller, events_addr, &self.metrics);
         match controller {
             Controller::Source => {
                 let ctx = Arc::new(source::Context {
@@ -311,7 +324,7 @@ impl Manager {
                 let queue = self.work(Arc::new(HelmReleases::new(ctx)), &tuning);
                 helm::watches::listen(&self.cache, &queue, watch_configs);
             }
-            Controller::Notification => {}
+            Controller::Notification => {} // above: its listeners run already
             Controller::ImageReflector => {}
             Controller::ImageAutomation => {}
             Controller::SourceWatcher => {
@@ -328,6 +341,21 @@ impl Manager {
                 artifact_generator::listen(&self.cache, &queue);
             }
         }
+    }
+
+    fn add_notification(&mut self, tuning: &Tuning) {
+        let Some(ctx) = self.notification.as_ref().map(|running| running.ctx.clone()) else { return };
+        self.work(Arc::new(Providers(ctx.clone())), tuning);
+        self.work(Arc::new(Alerts(ctx)), tuning);
+    }
+
+    /// Where notification-controller listens for the others, if it runs here and they were not told otherwise.
+    fn own_events_addr(&self) -> Option<String> {
+        let mut address = self.notification.as_ref()?.events_addr;
+        if address.ip().is_unspecified() {
+            address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+        }
+        Some(format!("http://{address}/"))
     }
 
     /// Has `reconciler` work on its kind; the queue is for those who wake its objects.
@@ -395,6 +423,9 @@ impl Manager {
             self.tasks.abort_all();
         }
         self.servers = Servers::default();
+        if let Some(notification) = self.notification.take() {
+            notification.stop().await;
+        }
         if let Some(leadership) = self.leadership.take() {
             leadership.release().await;
         }
@@ -406,6 +437,37 @@ impl Drop for Manager {
     fn drop(&mut self) {
         self.cache.stop();
     }
+}
+
+/// Sends a controller's events, and counts what it had to drop.
+fn start_events(
+    client: &Client,
+    controller: Controller,
+    address: Option<String>,
+    metrics: &Metrics,
+) -> Events {
+    let name = controller.as_str();
+    let events = Events::start(client.clone(), name, address);
+    let told = events.clone();
+    metrics.collect(move |page| page.number(&metrics::EVENTS_DROPPED, &[name], told.dropped() as f64));
+    events
+}
+
+async fn listen_for_notifications(
+    client: &Client,
+    options: &ManagerOptions,
+    metrics: &Metrics,
+) -> std::io::Result<Option<notification::Running>> {
+    if !options.controllers.contains(&Controller::Notification) {
+        return Ok(None);
+    }
+    // What it says about its own objects goes to nobody: it would be told of its own failures for ever.
+    let events = start_events(client, Controller::Notification, None, metrics);
+    let mut of = options.notification.clone();
+    of.object_level_workload_identity =
+        options.tuning(Controller::Notification).gates.is("ObjectLevelWorkloadIdentity");
+    let namespace = options.namespace.clone();
+    notification::Running::start(client.clone(), namespace, events, of, metrics.clone()).await.map(Some)
 }
 
 fn serves_files(options: &ManagerOptions) -> bool {

@@ -21,6 +21,8 @@ pub struct Transport {
     pub proxy: Option<Proxy>,
     /// Whether any certificate will do.
     pub skip_verify: bool,
+    /// Whether an answer that points elsewhere is handed to the caller instead of being followed.
+    pub no_redirects: bool,
 }
 
 #[derive(Clone)]
@@ -87,6 +89,9 @@ impl Transport {
         if self.skip_verify {
             builder = builder.tls_danger_accept_invalid_certs(true);
         }
+        if self.no_redirects {
+            builder = builder.redirect(reqwest::redirect::Policy::none());
+        }
         builder.build().map_err(|error| Error::Client(error.without_url().to_string()))
     }
 
@@ -106,7 +111,7 @@ impl Transport {
                 field(password.expose().as_bytes());
             }
         }
-        field(&[u8::from(self.skip_verify)]);
+        field(&[u8::from(self.skip_verify), u8::from(self.no_redirects)]);
         hash.finalize().into()
     }
 }

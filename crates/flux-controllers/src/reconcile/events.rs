@@ -82,12 +82,7 @@ impl Events {
 
     /// Tells of `happening` at `object`. Annotations `event.toolkit.fluxcd.io/<key>` join its metadata.
     pub fn tell(&self, kind: &Kind, object: &DynamicObject, mut happening: Happening) {
-        for (annotation, value) in object.annotations() {
-            if let Some(key) = annotation.strip_prefix("event.toolkit.fluxcd.io/") {
-                happening.metadata.retain(|known, _| known.rsplit('/').next() != Some(key));
-                happening.metadata.insert(format!("{}/{key}", kind.group), value.clone());
-            }
-        }
+        happening.metadata.extend(event_annotations(object));
         log(&happening);
         let told = Told { involved: reference(kind, object), happening, at: Timestamp::now() };
         if self.queue.try_send(told).is_err() {
@@ -98,6 +93,15 @@ impl Events {
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
+}
+
+/// They keep their prefix, which is how notification-controller tells them from what the controller says: a commit or a
+/// change request to report to is looked for under it.
+fn event_annotations(object: &DynamicObject) -> impl Iterator<Item = (String, String)> {
+    let annotations = object.annotations().iter();
+    annotations
+        .filter(|(key, _)| key.starts_with(flux_api::names::EVENT_ANNOTATION_PREFIX))
+        .map(|(key, value)| (key.clone(), value.clone()))
 }
 
 /// What people are told also stands in the log, beside the object it happened to.
@@ -255,6 +259,16 @@ fn cut(message: &str, longest: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn annotations_join_the_metadata_under_their_own_names() {
+        let object: DynamicObject = serde_json::from_value(json!({
+            "metadata": { "name": "a", "annotations": { "event.toolkit.fluxcd.io/commit": "sha1:1", "other": "x" } },
+        }))
+        .unwrap();
+        let found: Vec<_> = event_annotations(&object).collect();
+        assert_eq!(found, [("event.toolkit.fluxcd.io/commit".to_owned(), "sha1:1".to_owned())]);
+    }
 
     #[test]
     fn a_long_message_is_cut_at_a_character() {

@@ -100,6 +100,17 @@ pub static INDEX_CACHE_EVENTS: Family = counter(
 pub static EVENTS_DROPPED: Family =
     gauge("gotk_events_dropped", "Events that were not sent because too many were waiting.", CONTROLLER);
 
+pub static NOTIFICATIONS: Family = counter(
+    "gotk_notifications_total",
+    "Notifications by Provider and what became of them: sent, failed, or dropped because too many were waiting.",
+    &["name", "namespace", "result"],
+);
+pub static WEBHOOK_REQUESTS: Family = counter(
+    "gotk_webhook_requests_total",
+    "Requests to the event and webhook listeners by answer.",
+    &["listener", "code"],
+);
+
 pub static RECONCILES: Family = counter(
     "controller_runtime_reconcile_total",
     "Total number of reconciliations per controller",

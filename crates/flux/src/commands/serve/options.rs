@@ -12,7 +12,7 @@ use flux_controllers::manager::{AVAILABLE, ManagerOptions, Tuning};
 use flux_controllers::reconcile::election::ElectionOptions;
 use flux_controllers::reconcile::throttle::Limits;
 use flux_controllers::reconcile::{FeatureGates, Selector, gates};
-use flux_controllers::{helm, kustomize, source, watcher};
+use flux_controllers::{helm, kustomize, notification, source, watcher};
 
 use super::address;
 use crate::error::{CliError, fail};
@@ -129,8 +129,12 @@ pub(super) fn options(run: &Invocation) -> Result<ManagerOptions, CliError> {
     let listen: SocketAddr = address::listen("storage-addr", &storage_addr)?;
     let metrics_addr = process_listener(run, keeper, "metrics-addr")?;
     let health_addr = process_listener(run, keeper, "health-addr")?;
-    let listeners =
-        [("storage-addr", Some(listen)), ("metrics-addr", metrics_addr), ("health-addr", health_addr)];
+    let mut listeners =
+        vec![("storage-addr", Some(listen)), ("metrics-addr", metrics_addr), ("health-addr", health_addr)];
+    if controllers.contains(&Controller::Notification) {
+        let of = notification(&Flags::new(run, Controller::Notification))?;
+        listeners.extend([("events-addr", Some(of.events_addr)), ("receiverAddr", Some(of.receiver_addr))]);
+    }
     address::check_collisions(&listeners)?;
     let mut options = ManagerOptions::new(controllers.clone(), storage_path(&flags)?, listen);
     (options.metrics_addr, options.health_addr) = (metrics_addr, health_addr);
@@ -167,7 +171,8 @@ pub(super) fn options(run: &Invocation) -> Result<ManagerOptions, CliError> {
                 options.http_retry = flags.number("http-retry")?;
                 options.helm = helm(&flags)?;
             }
-            Controller::Notification | Controller::ImageReflector | Controller::ImageAutomation => {}
+            Controller::Notification => options.notification = notification(&flags)?,
+            Controller::ImageReflector | Controller::ImageAutomation => {}
             Controller::SourceWatcher => {
                 options.http_retry = flags.number("http-retry")?;
                 options.watcher = watcher::Options {
@@ -345,6 +350,17 @@ fn helm(flags: &Flags<'_>) -> Result<helm::Options, CliError> {
     })
 }
 
+fn notification(flags: &Flags<'_>) -> Result<notification::Options, CliError> {
+    Ok(notification::Options {
+        events_addr: address::listen("events-addr", &flags.text("events-addr"))?,
+        receiver_addr: address::listen("receiverAddr", &flags.text("receiverAddr"))?,
+        rate_limit_interval: flags.duration("rate-limit-interval")?,
+        no_cross_namespace_refs: flags.is("no-cross-namespace-refs"),
+        default_service_account: flags.some("default-service-account"),
+        ..notification::Options::upstream()
+    })
+}
+
 fn report_without_effect(run: &Invocation) {
     let prefixes: BTreeMap<&str, ()> =
         AVAILABLE.iter().map(|controller| (serve::short(*controller), ())).collect();
@@ -371,7 +387,10 @@ mod tests {
 
     fn of(text: &str) -> ManagerOptions {
         let folder = std::env::temp_dir();
-        match text.contains("storage-path") || text.contains("kustomize-controller") {
+        match ["storage-path", "kustomize-controller", "notification-controller"]
+            .iter()
+            .any(|word| text.contains(word))
+        {
             true => options(&run(text)),
             false => options(&run(&format!("{text} --storage-path {}", folder.display()))),
         }
@@ -402,6 +421,18 @@ mod tests {
         assert_eq!(parse(&words).unwrap_err().to_string(), "unknown flag: --storage-addr");
         let options = of("serve kustomize-controller --concurrent-ssa=2 --events-addr=http://nc/");
         assert_eq!(options.kustomize.concurrent_ssa, 2);
+        assert_eq!(options.tuned[&Controller::Kustomize].events_addr.as_deref(), Some("http://nc/"));
+    }
+
+    #[test]
+    fn notification_listens_where_upstream_does_and_beside_the_artifacts() {
+        let options = of("serve notification-controller --rate-limit-interval=1m --no-cross-namespace-refs");
+        let of_it = &options.notification;
+        assert_eq!((of_it.events_addr.port(), of_it.receiver_addr.port()), (9090, 9292));
+        assert_eq!((of_it.rate_limit_interval.as_secs(), of_it.no_cross_namespace_refs), (60, true));
+        let options = of("serve --events-addr=http://nc/ --notification-receiverAddr=127.0.0.1:1");
+        assert_eq!(options.notification.events_addr.port(), 9091);
+        assert_eq!(options.notification.receiver_addr, ([127, 0, 0, 1], 1).into());
         assert_eq!(options.tuned[&Controller::Kustomize].events_addr.as_deref(), Some("http://nc/"));
     }
 

@@ -1,0 +1,84 @@
+//! Prometheus Alertmanager: an alert whose labels are the metadata.
+
+use serde_json::json;
+
+use super::{Error, Request, Settings};
+use crate::notification::event::Event;
+
+pub(super) fn alert(event: &Event, settings: &Settings) -> Result<Vec<Request>, Error> {
+    let mut labels = event.metadata.clone();
+    let mut annotations = json!({ "message": event.message });
+    if let Some(summary) = labels.remove("summary") {
+        annotations["summary"] = json!(summary);
+    }
+    let object = &event.involved_object;
+    for (label, value) in [
+        ("alertname", format!("Flux{}{}", object.kind, title_case(&event.reason))),
+        ("severity", event.severity.clone()),
+        ("reason", event.reason.clone()),
+        ("kind", object.kind.clone()),
+        ("name", object.name.clone()),
+        ("namespace", object.namespace.clone()),
+        ("reportingcontroller", event.reporting_controller.clone()),
+    ] {
+        labels.insert(label.to_owned(), value);
+    }
+    // Without an end Alertmanager's own resolve_timeout ends it; upstream writes Go's zero time, which means the same.
+    let alert = json!([{
+        "status": "firing",
+        "labels": labels,
+        "annotations": annotations,
+        "startsAt": event.time(),
+        "endsAt": "0001-01-01T00:00:00Z",
+    }]);
+    let request = Request::post(settings.url("Alertmanager")?, &alert);
+    let (username, password) = (&settings.username, settings.password.expose());
+    Ok(vec![match (settings.token.expose().as_str(), username.is_empty() || password.is_empty()) {
+        (_, false) => request.basic(username, password)?,
+        ("", true) => request,
+        (token, true) => request.bearer(token)?,
+    }])
+}
+
+/// The first letter large and all others small.
+fn title_case(text: &str) -> String {
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) => first.to_uppercase().chain(letters.flat_map(char::to_lowercase)).collect(),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notification::provider::tests::{failed, requests, settings};
+    use flux_api::notification::ProviderType;
+
+    #[test]
+    fn metadata_becomes_labels_and_the_summary_an_annotation() {
+        let mut settings = settings(ProviderType::AlertManager, "https://am.example.com/api/v2/alerts/");
+        let sent = &requests(&failed(), &settings)[0];
+        assert_eq!(
+            (sent.line().as_str(), sent.value("authorization")),
+            ("POST https://am.example.com/api/v2/alerts/", "")
+        );
+        assert_eq!(
+            sent.body_json(),
+            json!([{
+                "status": "firing",
+                "labels": {
+                    "alertname": "FluxGitRepositoryArtifactfailed", "severity": "error", "reason": "ArtifactFailed",
+                    "kind": "GitRepository", "name": "webapp", "namespace": "gitops-system",
+                    "reportingcontroller": "source-controller", "test": "metadata",
+                },
+                "annotations": { "message": "message", "summary": "A & B" },
+                "startsAt": "2026-01-02T03:04:05Z", "endsAt": "0001-01-01T00:00:00Z",
+            }])
+        );
+        settings.token = "t".to_owned().into();
+        assert_eq!(requests(&failed(), &settings)[0].value("authorization"), "Bearer t");
+        (settings.username, settings.password) = ("u".to_owned(), "p".to_owned().into());
+        assert_eq!(requests(&failed(), &settings)[0].value("authorization"), "Basic dTpw");
+    }
+}
