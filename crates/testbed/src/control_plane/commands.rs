@@ -24,6 +24,9 @@ pub(super) fn api_server(ports: Ports, files: &Files, options: Options) -> Vec<S
     let mut arguments = vec![
         format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd_client),
         "--bind-address=127.0.0.1".to_owned(),
+        // Nobody is told it. Without one the server looks for the default route, which a machine that is offline does not
+        // have; this one is reserved for documentation, since loopback is refused.
+        "--advertise-address=192.0.2.1".to_owned(),
         format!("--secure-port={}", ports.api_server),
         format!("--tls-cert-file={}", files.server_certificate.display()),
         format!("--tls-private-key-file={}", files.server_key.display()),
