@@ -236,7 +236,7 @@ fn go_text(value: &Json) -> String {
         Value::Nil => "<nil>".to_owned(),
         Value::Bool(value) => value.to_string(),
         Value::Int64(value) => value.to_string(),
-        Value::Float64(value) => crate::number::format_v(value),
+        Value::Float64(value) => yaml::format_float_v(value),
         Value::String(text) => text.to_string(),
         _ => String::new(),
     }

@@ -17,7 +17,6 @@ mod document;
 mod go_json;
 mod manifest;
 mod name;
-mod number;
 mod path_match;
 pub mod plan;
 mod post_render;

@@ -1,47 +1,10 @@
 //! Text the way Go prints it: quoted strings, `%v` of lists and maps, regular expressions.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use regex::Regex;
 
-/// Go's `strconv.Quote`.
-pub(crate) fn quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            ' '..='\u{7e}' => out.push(c),
-            c if (c as u32) < 0x20 || c == '\u{7f}' => {
-                let _ = write!(out, "\\x{:02x}", c as u32);
-            }
-            c if is_printable(c) => out.push(c),
-            c if (c as u32) < 0x1_0000 => {
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            }
-            c => {
-                let _ = write!(out, "\\U{:08x}", c as u32);
-            }
-        }
-    }
-    out.push('"');
-    out
-}
-
-fn is_printable(c: char) -> bool {
-    !c.is_control()
-        && !matches!(c, '\u{a0}' | '\u{ad}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
-        && !(c.is_whitespace())
-}
+pub(crate) use yaml::go_quote as quote;
 
 /// `[a b c]`
 pub(crate) fn list<S: AsRef<str>>(items: &[S]) -> String {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Number, Value as Json};
 
 use crate::binary::binary_text;
-use crate::go_value::{GoValue, go_flag_syntax, go_infinite, go_value_syntax, key_rank, quote};
+use crate::go_value::{GoValue, go_flag_syntax, go_infinite, go_quote, go_value_syntax, key_rank};
 use crate::node::{Mapping, Node, ScalarStyle, Tag, Text, Value};
 use crate::number::format_float_g32;
 use crate::resolve::{Resolved, resolve_scalar};
@@ -353,7 +353,7 @@ impl<'a> Decoder<'a> {
                     return false;
                 }
                 let line = keys[*later].1;
-                let text = quote(key.1);
+                let text = go_quote(key.1);
                 self.problems
                     .push(format!("line {line}: mapping key {text} already defined at line {first}"));
             }

@@ -25,7 +25,7 @@ pub(crate) fn go_value_syntax(value: &GoValue) -> String {
         GoValue::Int(value) => value.to_string(),
         GoValue::Uint(value) => format!("0x{value:x}"),
         GoValue::Float(value) => go_float(*value),
-        GoValue::String(text) => quote(text),
+        GoValue::String(text) => go_quote(text),
         GoValue::Time(time) => go_time(time),
         GoValue::Slice(items) => {
             format!(
@@ -75,8 +75,8 @@ fn go_float(value: f64) -> String {
     if value.is_finite() { crate::number::format_float_g(value) } else { go_infinite(value).to_owned() }
 }
 
-/// Go's `strconv.Quote`, for the characters that occur in keys.
-pub(crate) fn quote(text: &str) -> String {
+/// Go's `strconv.Quote`.
+pub fn go_quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {

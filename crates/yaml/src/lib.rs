@@ -37,10 +37,11 @@ pub use emit::{
     format_node_with, kustomize_json, kustomize_yaml, kustomize_yaml_into, to_yaml_sigs,
 };
 pub use error::{Error, ErrorKind};
+pub use go_value::go_quote;
 pub use json::json_text;
 pub use limits::Limits;
 pub use node::{Comments, Flow, Mapping, Node, Position, Scalar, ScalarStyle, Sequence, Tag, Text, Value};
-pub use number::{format_float_g, json_float};
+pub use number::{format_float_g, format_float_g32, format_float_v, json_float};
 pub use parse::{Aliases, Document, DuplicateKeys, Options, parse_one, parse_stream};
 pub use resolve::{Resolved, Schema};
 pub use sort::{key_order, sort_keys};

@@ -1,5 +1,7 @@
 //! Numbers as Go's strconv reads and prints them.
 
+use crate::go_value::go_infinite;
+
 /// `strconv.ParseInt(text, 0, 64)` after underscores were taken out: sign, then `0x`, `0o`, `0b`, `0` or decimal.
 pub(crate) fn parse_int(text: &str) -> Option<i64> {
     let (negative, digits) = split_sign(text);
@@ -97,7 +99,7 @@ pub fn format_float_g(value: f64) -> String {
 }
 
 /// The same with 32 bits: sigs.k8s.io/yaml writes float keys so.
-pub(crate) fn format_float_g32(value: f64) -> String {
+pub fn format_float_g32(value: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "Go rounds to 32 bits here, too")]
     let narrow = value as f32;
     shortest_g(f64::from(narrow), &format!("{narrow:e}"))
@@ -110,12 +112,7 @@ fn shortest_g(value: f64, scientific: &str) -> String {
     if value.is_infinite() {
         return if value > 0.0 { ".inf" } else { "-.inf" }.to_owned();
     }
-    let (mantissa, exponent) = split_exponent(scientific);
-    if (-4..6).contains(&exponent) {
-        plain_decimal(mantissa, exponent)
-    } else {
-        with_exponent(mantissa, exponent, 2)
-    }
+    general(scientific, 6)
 }
 
 /// How encoding/json prints a float; `None` for the values JSON does not have.
@@ -143,6 +140,21 @@ fn split_exponent(scientific: &str) -> (&str, i32) {
 fn with_exponent(mantissa: &str, exponent: i32, digits: usize) -> String {
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{mantissa}e{sign}{:0digits$}", exponent.unsigned_abs())
+}
+
+/// What fmt's `%v` makes of a number.
+pub fn format_float_v(value: f64) -> String {
+    if value.is_finite() { general(&format!("{value:e}"), 21) } else { go_infinite(value).to_owned() }
+}
+
+/// Go's `%g`: an exponent below -4 and from `limit` on.
+fn general(scientific: &str, limit: i32) -> String {
+    let (mantissa, exponent) = split_exponent(scientific);
+    if (-4..limit).contains(&exponent) {
+        plain_decimal(mantissa, exponent)
+    } else {
+        with_exponent(mantissa, exponent, 2)
+    }
 }
 
 fn plain_decimal(mantissa: &str, exponent: i32) -> String {
@@ -186,6 +198,12 @@ mod tests {
         g(0.000_01, "1e-05");
         g(-0.5, "-0.5");
         g(f64::NEG_INFINITY, "-.inf");
+        let v = |value: f64, expected: &str| assert_eq!(format_float_v(value), expected);
+        v(1.0, "1");
+        v(1e20, "100000000000000000000");
+        v(1e21, "1e+21");
+        v(1e-5, "1e-05");
+        v(f64::NAN, "NaN");
         assert_eq!(json_float(1e21).as_deref(), Some("1e+21"));
         assert_eq!(json_float(1e-7).as_deref(), Some("1e-7"));
         assert_eq!(json_float(1e20).as_deref(), Some("100000000000000000000"));

@@ -53,7 +53,7 @@ pub(crate) fn scalar_text(value: &Json) -> Option<String> {
             (Some(whole), _) => whole.to_string(),
             (None, Some(whole)) => whole.to_string(),
             // sigs.k8s.io/yaml spells floats with 32-bit precision.
-            (None, None) => crate::number::format_g32(number.as_f64().unwrap_or_default()),
+            (None, None) => yaml::format_float_g32(number.as_f64().unwrap_or_default()),
         }),
         Json::Array(_) | Json::Object(_) => None,
     }

@@ -427,7 +427,7 @@ fn whole(seconds: i128) -> Result<Duration, String> {
     reason = "checked against the range before"
 )]
 fn from_float(seconds: f64) -> Result<Duration, String> {
-    let shown = crate::number::format_v(seconds);
+    let shown = yaml::format_float_v(seconds);
     if !seconds.is_finite() {
         return Err(format!("invalid duration seconds: {shown}"));
     }

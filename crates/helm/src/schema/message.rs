@@ -89,7 +89,7 @@ fn number(value: f64) -> String {
         let sign = if power < 0 { "⁻" } else { "" };
         return format!("{mantissa}×10{sign}{}", superscript(&format!("{:02}", power.unsigned_abs())));
     }
-    grouped(&crate::number::format_v(value))
+    grouped(&yaml::format_float_v(value))
 }
 
 /// Commas between groups of three digits before the point.

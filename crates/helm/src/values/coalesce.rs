@@ -208,7 +208,7 @@ fn as_bool(value: &Value) -> String {
         Value::Nil | Value::NoValue => "%!t(<nil>)".to_owned(),
         Value::Bool(value) => value.to_string(),
         Value::Int64(value) => format!("%!t(int64={value})"),
-        Value::Float64(value) => format!("%!t(float64={})", crate::number::format_v(*value)),
+        Value::Float64(value) => format!("%!t(float64={})", yaml::format_float_v(*value)),
         Value::String(text) => format!("%!t(string={text})"),
         Value::List(items) => format!("[{}]", items.iter().map(as_bool).collect::<Vec<_>>().join(" ")),
         Value::Map(entries) => {

@@ -6,7 +6,6 @@
 
 mod coalesce;
 mod documents;
-mod literal;
 mod set;
 mod table;
 
@@ -72,7 +71,7 @@ impl Values {
             SetMode::Typed => set::parse_into(expression, &mut self.0, set::Reading::Typed),
             SetMode::Text => set::parse_into(expression, &mut self.0, set::Reading::Text),
             SetMode::Json => set::parse_into(expression, &mut self.0, set::Reading::Json),
-            SetMode::Literal => literal::parse_into(expression, &mut self.0),
+            SetMode::Literal => set::parse_into(expression, &mut self.0, set::Reading::Literal),
         }
     }
 

@@ -1,4 +1,5 @@
-//! The path language of `--set`: `a.b=c`, `list[0].x=1`, `a={x,y}`, `\` escapes, commas between assignments.
+//! The path language of `--set`: `a.b=c`, `list[0].x=1`, `a={x,y}`, `\` escapes, commas between assignments. And of
+//! `--set-literal`, which has neither escapes nor commas: its one value is all the rest of the text.
 //!
 //! A recursive descent over the text that writes into the tree as it goes, since what is already there decides what a path may do.
 
@@ -7,10 +8,10 @@ use serde_json::{Map, Value as Json};
 use crate::quote::go_quote;
 
 /// Helm's limits: how large a list index may be, and how many names a path may have.
-pub(super) const MAX_INDEX: i64 = 65536;
-pub(super) const MAX_NESTED_NAMES: usize = 30;
+const MAX_INDEX: i64 = 65536;
+const MAX_NESTED_NAMES: usize = 30;
 /// How many `[…]` may follow each other; Helm has no limit here, but needs a stack for each.
-pub(super) const MAX_NESTED_INDEXES: usize = 1000;
+const MAX_NESTED_INDEXES: usize = 1000;
 
 /// Go's `%q` of a `[]rune`.
 fn quoted_runes(text: &str) -> String {
@@ -54,6 +55,7 @@ pub(super) enum Reading<'a> {
     Typed,
     Text,
     Json,
+    Literal,
     File(&'a mut dyn FnMut(&str) -> Result<String, String>),
 }
 
@@ -82,7 +84,10 @@ type Run = (String, Option<char>);
 
 impl Parser<'_, '_> {
     fn key(&mut self, values: &mut Map<String, Json>, depth: usize) -> Result<(), SetError> {
-        let (key, stop) = self.until(&['=', '[', ',', '.']);
+        let (key, stop) = match self.reading {
+            Reading::Literal => self.until(&['=', '[', '.']),
+            _ => self.until(&['=', '[', ',', '.']),
+        };
         match stop {
             None if key.is_empty() => Err(SetError::End),
             None => Err(SetError::NoValue(key)),
@@ -111,9 +116,8 @@ impl Parser<'_, '_> {
     }
 
     fn assign(&mut self, values: &mut Map<String, Json>, key: String) -> Result<(), SetError> {
-        if matches!(self.reading, Reading::Json) {
-            let value = self.json_value()?;
-            put(values, &key, value);
+        if let Some(value) = self.whole_value() {
+            put(values, &key, value?);
             return Ok(());
         }
         match self.list()? {
@@ -203,9 +207,8 @@ impl Parser<'_, '_> {
     }
 
     fn assign_item(&mut self, list: &mut Vec<Json>, index: i64) -> Result<(), SetError> {
-        if matches!(self.reading, Reading::Json) {
-            let value = self.json_value()?;
-            return set_index(list, index, value);
+        if let Some(value) = self.whole_value() {
+            return set_index(list, index, value?);
         }
         let value = match self.list()? {
             List::Items(items) => Json::Array(items),
@@ -216,6 +219,15 @@ impl Parser<'_, '_> {
             }
         };
         set_index(list, index, value)
+    }
+
+    /// The value right of an `=` where it has no syntax of ours.
+    fn whole_value(&mut self) -> Option<Result<Json, SetError>> {
+        match self.reading {
+            Reading::Json => Some(self.json_value()),
+            Reading::Literal => Some(Ok(Json::String(std::mem::take(&mut self.rest).to_owned()))),
+            Reading::Typed | Reading::Text | Reading::File(_) => None,
+        }
     }
 
     /// `{a,b}` right of an `=`.
@@ -274,7 +286,7 @@ impl Parser<'_, '_> {
     fn read(&mut self, text: &str) -> Result<Json, SetError> {
         match &mut self.reading {
             Reading::Typed => Ok(typed(text)),
-            Reading::Text | Reading::Json => Ok(Json::String(text.to_owned())),
+            Reading::Text | Reading::Json | Reading::Literal => Ok(Json::String(text.to_owned())),
             Reading::File(read) => read(text).map(Json::String).map_err(SetError::File),
         }
     }
@@ -288,7 +300,7 @@ impl Parser<'_, '_> {
                 return (found, Some(c));
             }
             match c {
-                '\\' => match chars.next() {
+                '\\' if !matches!(self.reading, Reading::Literal) => match chars.next() {
                     Some((_, escaped)) => found.push(escaped),
                     None => break,
                 },
@@ -328,17 +340,17 @@ fn typed(text: &str) -> Json {
 }
 
 /// Helm sets nothing for an empty key, and says nothing.
-pub(super) fn put(values: &mut Map<String, Json>, key: &str, value: Json) {
+fn put(values: &mut Map<String, Json>, key: &str, value: Json) {
     if !key.is_empty() {
         values.insert(key.to_owned(), value);
     }
 }
 
-pub(super) fn existing(list: &[Json], index: i64) -> Option<&Json> {
+fn existing(list: &[Json], index: i64) -> Option<&Json> {
     list.get(usize::try_from(index).ok()?)
 }
 
-pub(super) fn set_index(list: &mut Vec<Json>, index: i64, value: Json) -> Result<(), SetError> {
+fn set_index(list: &mut Vec<Json>, index: i64, value: Json) -> Result<(), SetError> {
     let at = usize::try_from(index).map_err(|_| SetError::NegativeIndex(index))?;
     if index > MAX_INDEX {
         return Err(SetError::LargeIndex(index));
@@ -351,7 +363,7 @@ pub(super) fn set_index(list: &mut Vec<Json>, index: i64, value: Json) -> Result
 }
 
 /// Go's `strconv.Atoi`, with its error text.
-pub(super) fn parse_index(text: &str) -> Result<i64, String> {
+fn parse_index(text: &str) -> Result<i64, String> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let wrong = |why: &str| format!("strconv.Atoi: parsing {}: {why}", go_quote(text));
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -360,7 +372,7 @@ pub(super) fn parse_index(text: &str) -> Result<i64, String> {
     text.parse().map_err(|_| wrong("value out of range"))
 }
 
-pub(super) fn wrong_type(found: &Json, wanted: &'static str) -> SetError {
+fn wrong_type(found: &Json, wanted: &'static str) -> SetError {
     let found = match found {
         Json::Null => "nil",
         Json::Bool(_) => "bool",
