@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: rustdoc without warnings, and Markdown whose links lead somewhere.
+//! `cargo xtask docs`: the reference pages written again, rustdoc without warnings, and Markdown whose links lead somewhere.
 
 use std::path::Path;
 
@@ -7,6 +7,9 @@ use anyhow::{Result, bail};
 use crate::cargo;
 
 pub fn run() -> Result<()> {
+    let pages = cargo::root().join("docs/reference");
+    let mut command = cargo::cargo(&["run", "--quiet", "--package", "flux", "--", "reference", "markdown"]);
+    cargo::run(command.arg(pages))?;
     let broken = broken_links()?;
     if !broken.is_empty() {
         bail!("links that lead nowhere:\n  {}", broken.join("\n  "));

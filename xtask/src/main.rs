@@ -29,7 +29,7 @@ const USAGE: &str = "usage: cargo xtask <task>
   bench NAME                ours beside the real tool, in one run (kustomize, helm), or under load (apiserver)
   crds                      write manifests/crds from flux-api
   checklist [--write]       every line of docs/compatibility/*.md has an id and names tests that run
-  docs                      links in Markdown and rustdoc are whole
+  docs                      write docs/reference from the code; links in Markdown and rustdoc are whole
   tidy                      the rules of ARCHITECTURE.md that a program can check";
 
 fn main() -> ExitCode {

@@ -267,3 +267,35 @@ fn aliases_mean_the_same_command() {
         assert_eq!(run(one), run(other), "{one}");
     }
 }
+
+/// Bash reads its script and completes commands and flags with it; the others hold the same words.
+#[test]
+fn completion_scripts_complete() {
+    let script = |shell: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_flux")).args(["completion", shell]).output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // It is longer than an argument may be.
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), script("bash")).unwrap();
+    let completed = |words: &str, last: &str, before: &str| {
+        let count = words.split(' ').count() - 1;
+        let program = format!(
+            ". {}; COMP_WORDS=({words}) COMP_CWORD={count}; _flux flux '{last}' '{before}'; echo \"${{COMPREPLY[@]}}\"",
+            file.path().display()
+        );
+        let output = Command::new("bash").args(["-c", &program]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(completed("flux recon", "recon", "flux").contains("reconcile"));
+    assert!(completed("flux get kust", "kust", "get").contains("kustomizations"));
+    assert!(
+        completed("flux reconcile kustomization --with", "--with", "kustomization").contains("--with-source")
+    );
+    for shell in ["zsh", "fish", "powershell"] {
+        let text = script(shell);
+        assert!(text.contains("reconcile") && text.contains("with-source"), "{shell}");
+    }
+}

@@ -13,12 +13,13 @@ mod envsubst;
 mod events;
 mod export;
 mod get;
-mod install;
+pub(crate) mod install;
 mod logs;
 mod migrate;
 pub(crate) mod plugin;
 mod pruned;
 mod reconcile;
+mod reference;
 mod resume;
 mod serve;
 mod stats;
@@ -61,6 +62,7 @@ pub(crate) async fn run(run: &Invocation) -> Result<(), CliError> {
         "version" => version::run(run).await,
         "envsubst" => envsubst::run(run),
         "completion" => completion::run(run),
+        "reference" => reference::run(run),
         "build" => build::run(run).await,
         "diff" => diff::run(run).await,
         "push" | "pull" | "list" | "tag" => artifact::run(run).await,

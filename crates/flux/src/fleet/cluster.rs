@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -12,7 +13,9 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
+use super::LogBook;
 use super::files::{EntryPoint, Fleet};
+use crate::commands::install::installation;
 
 pub(crate) const NAMESPACE: &str = "flux-system";
 const MANAGER: &str = "flux-up";
@@ -28,6 +31,8 @@ pub(crate) struct Settings {
     pub(crate) workloads_ready_after: Duration,
     /// Listen for others on this port; any free one when 0, none when `None`.
     pub(crate) port: Option<u16>,
+    /// The controllers show as the Deployments they would be, with these logs.
+    pub(crate) shown: Option<Arc<LogBook>>,
 }
 
 pub(crate) struct Cluster {
@@ -51,6 +56,9 @@ impl Cluster {
         if settings.durable {
             builder = builder.data_dir(settings.state.join("objects"));
         }
+        if let Some(book) = &settings.shown {
+            builder = builder.logs(book.clone());
+        }
         let server = builder.start().await?;
         let listening = match settings.port {
             None => None,
@@ -62,7 +70,10 @@ impl Cluster {
             }
         };
         let client = Client::new(server.service(), NAMESPACE);
-        install(&client).await?;
+        match settings.shown {
+            None => install(&client).await?,
+            Some(_) => install_shown(&client).await?,
+        }
         let manager = Manager::start(client.clone(), options(settings)).await?;
         bootstrap(&client, settings).await?;
         Ok(Cluster { client, listening, server, manager })
@@ -79,7 +90,10 @@ fn options(settings: &Settings) -> ManagerOptions {
     let mut options = ManagerOptions::new(controllers(), storage.to_owned(), ([127, 0, 0, 1], 0).into());
     let mut urls = settings.fleet.urls.clone();
     urls.extend(settings.entry.url.clone());
-    options.local = Some(LocalFleet { place: settings.fleet.place.clone(), urls });
+    // A clone is for looking at; the source fetches for itself.
+    if settings.fleet.clone.is_none() {
+        options.local = Some(LocalFleet { place: settings.fleet.place.clone(), urls });
+    }
     options.most_retry = Duration::from_secs(10);
     // A fleet that is tried out writes to nobody's chat and sets no commit's status.
     options.notification.deliver = false;
@@ -145,6 +159,18 @@ async fn install(client: &Client) -> Result<()> {
     apply(&bindings, &admins).await
 }
 
+/// The same as `flux install` leaves it: with the Deployments, so that commands about an installation find one.
+async fn install_shown(client: &Client) -> Result<()> {
+    let options = flux_apply::Options::new(MANAGER);
+    flux_apply::apply(
+        &flux_apply::Cluster::new(client.clone()),
+        installation(NAMESPACE, &controllers()),
+        &options,
+    )
+    .await?;
+    Ok(())
+}
+
 /// Waits until every kind is served.
 async fn established(crds: &Api<DynamicObject>) -> Result<()> {
     let is_established = |crd: &DynamicObject| {
@@ -165,7 +191,7 @@ async fn bootstrap(client: &Client, settings: &Settings) -> Result<()> {
     let source = json!({
         "apiVersion": kinds::GIT_REPOSITORY.api_version(), "kind": "GitRepository",
         "metadata": { "name": NAMESPACE, "namespace": NAMESPACE },
-        "spec": { "url": settings.fleet.url, "interval": "1m", "ref": { "branch": "main" } },
+        "spec": { "url": settings.fleet.url, "interval": "1m", "ref": { "branch": settings.fleet.branch } },
     });
     apply(&api(client, &kinds::GIT_REPOSITORY), &source).await?;
     let sync = json!({

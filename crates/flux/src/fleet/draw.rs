@@ -4,13 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::seen::{Seen, Verdict};
 
-/// Lines of the tree, roots being what nobody of the fleet applied.
-pub(crate) fn tree(objects: &[Seen], colour: bool) -> Vec<String> {
+/// Lines of the tree: below a source what begins with it, below that what it applied.
+/// `timing` is said after each, where there is something to say.
+pub(crate) fn tree(objects: &[Seen], colour: bool, timing: &dyn Fn(&Seen) -> String) -> Vec<String> {
     let ids: BTreeSet<String> = objects.iter().map(Seen::id).collect();
+    // A repository that bootstrap wrote to holds its own source: that stands above, not below.
+    let begins_with: BTreeMap<String, String> =
+        objects.iter().filter_map(|object| Some((object.id(), object.source()?))).collect();
+    let is_source_of = |object: &Seen, owner: &String| begins_with.get(owner) == Some(&object.id());
     let mut below: BTreeMap<String, Vec<&Seen>> = BTreeMap::new();
     let mut roots = Vec::new();
     for object in objects {
-        match object.owner().filter(|owner| ids.contains(owner)) {
+        let owner = object.owner().filter(|owner| !is_source_of(object, owner));
+        match owner.or_else(|| object.source()).filter(|above| ids.contains(above)) {
             Some(owner) => below.entry(owner).or_default().push(object),
             None => roots.push(object),
         }
@@ -18,8 +24,10 @@ pub(crate) fn tree(objects: &[Seen], colour: bool) -> Vec<String> {
     // A Kustomization that applies itself would be drawn for ever; nobody is drawn twice.
     let mut drawn = BTreeSet::new();
     let mut lines = Vec::new();
-    for root in roots {
-        branch(root, "", "", &below, &mut drawn, colour, &mut lines);
+    let write = |object: &Seen| format!("{} {}", line(object, colour), timing(object)).trim_end().to_owned();
+    // Those that apply each other have no root among them; nobody is left out.
+    for root in roots.into_iter().chain(objects) {
+        branch(root, "", "", &below, &mut drawn, &write, &mut lines);
     }
     lines
 }
@@ -30,18 +38,18 @@ fn branch(
     indent: &str,
     below: &BTreeMap<String, Vec<&Seen>>,
     drawn: &mut BTreeSet<String>,
-    colour: bool,
+    write: &dyn Fn(&Seen) -> String,
     lines: &mut Vec<String>,
 ) {
     if !drawn.insert(object.id()) {
         return;
     }
-    lines.push(format!("{before}{}", line(object, colour)));
+    lines.push(format!("{before}{}", write(object)));
     let children = below.get(&object.id()).map(Vec::as_slice).unwrap_or_default();
     for (index, child) in children.iter().enumerate() {
         let last = index + 1 == children.len();
         let (mark, space) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        branch(child, &format!("{indent}{mark}"), &format!("{indent}{space}"), below, drawn, colour, lines);
+        branch(child, &format!("{indent}{mark}"), &format!("{indent}{space}"), below, drawn, write, lines);
     }
 }
 
@@ -88,18 +96,29 @@ mod tests {
 
     #[test]
     fn what_was_applied_stands_below_who_applied_it() {
+        let mut sync = seen("Kustomization", "flux-system", Some("flux-system"));
+        sync.object["spec"] = json!({ "sourceRef": { "kind": "GitRepository", "name": "flux-system" } });
         let objects = [
-            seen("Kustomization", "flux-system", Some("flux-system")),
+            seen("GitRepository", "flux-system", Some("flux-system")),
+            sync,
             seen("Kustomization", "apps", Some("flux-system")),
             seen("Deployment", "web", Some("apps")),
             seen("GitRepository", "other", Some("flux-system")),
         ];
         let expected = [
-            "✔ Kustomization/n/flux-system",
-            "├─ ✔ Kustomization/n/apps",
-            "│  └─ ✔ Deployment/n/web",
-            "└─ ✔ GitRepository/n/other",
+            "✔ GitRepository/n/flux-system",
+            "└─ ✔ Kustomization/n/flux-system",
+            "   ├─ ✔ Kustomization/n/apps",
+            "   │  └─ ✔ Deployment/n/web",
+            "   └─ ✔ GitRepository/n/other",
         ];
-        assert_eq!(tree(&objects, false), expected);
+        assert_eq!(tree(&objects, false, &|_| String::new()), expected);
+    }
+
+    #[test]
+    fn those_that_apply_each_other_are_shown_all_the_same() {
+        let objects = [seen("Kustomization", "a", Some("b")), seen("Kustomization", "b", Some("a"))];
+        let lines = tree(&objects, false, &|object| format!("({})", object.name));
+        assert_eq!(lines, ["✔ Kustomization/n/a (a)", "└─ ✔ Kustomization/n/b (b)"]);
     }
 }

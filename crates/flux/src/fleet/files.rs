@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use file_tree::TreePath;
-use flux_remote::git::LocalRepository;
+use flux_remote::git::{Http, Limits, LocalRepository, Mode, RemoteRef, Working, list_refs};
 use flux_remote::local::{LocalFolder, Place};
 use serde_json::Value;
+use tempfile::TempDir;
+use url::Url;
 
 const SYNC_FILE: &str = "gotk-sync.yaml";
 
@@ -19,6 +22,10 @@ pub(crate) struct Fleet {
     pub(crate) url: String,
     /// All addresses that mean it: its own, and those of its remotes.
     pub(crate) urls: Vec<String>,
+    pub(crate) branch: String,
+    pub(crate) is_bare: bool,
+    /// Of a repository elsewhere: a copy of its files, which goes with the last who holds it.
+    pub(crate) clone: Option<Arc<TempDir>>,
 }
 
 /// A folder that is a cluster: what bootstrap would point at.
@@ -41,9 +48,14 @@ impl Fleet {
         let url = format!("http://localhost/{}.git", if name.is_empty() { "fleet" } else { name });
         let mut urls = vec![url.clone()];
         let mut place = Place { folder, revision: None };
+        let (mut branch, mut is_bare) = ("main".to_owned(), false);
         match repository {
             Some((repository, inside)) => {
                 place.revision = revision.map(str::to_owned);
+                is_bare = !place.folder.join(".git").exists() && place.folder.join("HEAD").is_file();
+                // Files as they are belong to no branch.
+                let current = repository.branch().filter(|_| revision.is_some());
+                branch = current.unwrap_or(branch);
                 // A folder inside of a repository is a fleet of its own: the remote means the whole.
                 if inside.is_root() {
                     urls.extend(repository.remotes());
@@ -58,7 +70,42 @@ impl Fleet {
             }
             None => {}
         }
-        Ok(Fleet { place, url, urls })
+        Ok(Fleet { place, url, urls, branch, is_bare, clone: None })
+    }
+
+    /// The default branch of a repository elsewhere, without a login.
+    pub(crate) async fn clone_of(url: &str) -> Result<Fleet> {
+        let address = Url::parse(url).with_context(|| url.to_owned())?;
+        if !matches!(address.scheme(), "http" | "https") {
+            bail!("{url}: only http and https addresses are fetched; clone it yourself and give the folder");
+        }
+        if !address.username().is_empty() || address.password().is_some() {
+            bail!(
+                "the address holds a login, which objects would show; clone it yourself and give the folder"
+            );
+        }
+        let folder = tempfile::Builder::new().prefix("flux-clone-").tempdir()?;
+        let mut remote =
+            Http::new(reqwest::Client::builder(), &address, None).with_context(|| url.to_owned())?;
+        let refs = list_refs(&mut remote, &["HEAD", "refs/heads/"], Limits::DEFAULT)
+            .await
+            .with_context(|| url.to_owned())?;
+        let branch = default_branch(&refs).with_context(|| format!("{url}: there is no branch yet"))?;
+        let objects = folder.path().join("objects");
+        let working = Working::clone(&mut remote, &objects, &branch).await.with_context(|| url.to_owned())?;
+        let files = folder.path().join("files");
+        std::fs::create_dir_all(&files)?;
+        for (path, mode) in working.files() {
+            // What Kustomizations are made of; the rest the source fetches by itself.
+            if matches!(mode, Mode::Regular | Mode::Executable) {
+                let target = files.join(path.as_str());
+                target.parent().map(std::fs::create_dir_all).transpose()?;
+                std::fs::write(target, working.read(path.as_str())?)?;
+            }
+        }
+        let place = Place { folder: files, revision: None };
+        let urls = vec![url.to_owned()];
+        Ok(Fleet { place, url: url.to_owned(), urls, branch, is_bare: false, clone: Some(Arc::new(folder)) })
     }
 
     /// The same fleet at another commit.
@@ -69,6 +116,9 @@ impl Fleet {
 
     /// What follows the files: `HEAD`, a commit, or the files as they are.
     pub(crate) fn describe(&self) -> String {
+        if self.clone.is_some() {
+            return format!("{} at {}", self.url, self.branch);
+        }
         let folder = self.place.folder.display();
         match &self.place.revision {
             Some(revision) => format!("{folder} at {revision}"),
@@ -77,9 +127,30 @@ impl Fleet {
     }
 }
 
-/// The fleet that comes with the sources; a binary elsewhere asks for a folder.
+/// The fleet that comes with the sources, where a person can change it; a binary elsewhere brings a copy.
 pub(crate) fn example() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fleet"))
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fleet"));
+    match folder.is_dir() {
+        true => folder.to_owned(),
+        // What went wrong is told when the folder is opened.
+        false => super::example::unpack().unwrap_or_else(|_| folder.to_owned()),
+    }
+}
+
+/// Whether a person means an address, not a folder.
+pub(crate) fn is_url(text: &str) -> bool {
+    text.contains("://") || (text.contains('@') && text.contains(':') && !Path::new(text).exists())
+}
+
+/// The branch that HEAD is at, the usual names first.
+fn default_branch(refs: &[RemoteRef]) -> Option<String> {
+    let head = refs.iter().find(|one| one.name == "HEAD").map(|one| one.target);
+    let branches = || refs.iter().filter_map(|one| Some((one.name.strip_prefix("refs/heads/")?, one.target)));
+    let at_head =
+        |name: &&str| head.is_none() || branches().any(|(one, target)| one == *name && Some(target) == head);
+    let usual =
+        ["main", "master"].into_iter().filter(|name| branches().any(|(one, _)| one == *name)).find(at_head);
+    usual.or_else(|| branches().map(|(name, _)| name).find(at_head)).map(str::to_owned)
 }
 
 /// The folder asked for; else those that bootstrap has marked; else those in `clusters/`; else everything.
@@ -114,7 +185,7 @@ fn instead(folders: &BTreeSet<String>) -> String {
 }
 
 /// Every folder that holds a file, somewhere.
-fn folders(files: &LocalFolder) -> BTreeSet<String> {
+pub(crate) fn folders(files: &LocalFolder) -> BTreeSet<String> {
     let mut folders = BTreeSet::new();
     for file in files.files() {
         let mut folder = file.path.parent();

@@ -3,9 +3,12 @@
 
 pub(crate) mod cluster;
 pub(crate) mod draw;
+mod example;
 pub(crate) mod files;
+mod log_book;
 pub(crate) mod seen;
 
 pub(crate) use cluster::{Cluster, Settings};
 pub(crate) use files::{EntryPoint, Fleet};
+pub(crate) use log_book::{IntoBook, LogBook};
 pub(crate) use seen::{Seen, Verdict};

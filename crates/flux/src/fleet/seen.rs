@@ -70,6 +70,17 @@ impl Seen {
         )
     }
 
+    /// The source that it begins with, as `Kind/namespace/name`.
+    pub(crate) fn source(&self) -> Option<String> {
+        let text =
+            |reference: &Value, key: &str| reference.get(key).and_then(Value::as_str).map(str::to_owned);
+        let reference = ["/spec/sourceRef", "/spec/chartRef", "/spec/chart/spec/sourceRef"]
+            .iter()
+            .find_map(|path| self.object.pointer(path))?;
+        let namespace = text(reference, "namespace").unwrap_or_else(|| self.namespace.clone());
+        Some(format!("{}/{namespace}/{}", text(reference, "kind")?, text(reference, "name")?))
+    }
+
     pub(crate) fn resource_version(&self) -> &str {
         self.object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default()
     }

@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgAction, Command};
 
-use super::{Args, Flag, Row, children, flags_of};
+use super::{Args, Flag, Row, about, children, flags_of};
 
 /// The whole tree.
 pub(crate) fn command() -> Command {
@@ -12,7 +12,7 @@ pub(crate) fn command() -> Command {
             "Flux keeps clusters equal to what Git repositories, container registries and Helm charts say.",
         )
         .disable_help_subcommand(true);
-    let root = flags_of(None).into_iter().fold(root, |root, flag| root.arg(argument(flag)));
+    let root = flags_of(None).into_iter().fold(root, |root, flag| root.arg(argument("", flag)));
     children("").into_iter().fold(root, |root, row| root.subcommand(below(row)))
 }
 
@@ -23,7 +23,8 @@ fn below(row: &'static Row) -> Command {
         .hide(row.hidden)
         .disable_help_subcommand(true)
         .disable_version_flag(true);
-    let command = flags_of(Some(row)).into_iter().fold(command, |command, flag| command.arg(argument(flag)));
+    let command =
+        flags_of(Some(row)).into_iter().fold(command, |command, flag| command.arg(argument(row.path, flag)));
     let command = match row.args {
         Args::Group | Args::None | Args::NoArgument => command,
         Args::Any | Args::Exactly(_) | Args::AtMost(_) => command.arg(Arg::new("NAME").num_args(0..)),
@@ -31,8 +32,8 @@ fn below(row: &'static Row) -> Command {
     children(row.path).into_iter().fold(command, |command, row| command.subcommand(below(row)))
 }
 
-fn argument(flag: &'static Flag) -> Arg {
-    let argument = Arg::new(flag.name).long(flag.name).hide(flag.hidden);
+fn argument(path: &str, flag: &'static Flag) -> Arg {
+    let argument = Arg::new(flag.name).long(flag.name).hide(flag.hidden).help(about(path, flag.name));
     let argument = match flag.short {
         Some(letter) => argument.short(letter),
         None => argument,

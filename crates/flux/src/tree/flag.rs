@@ -48,6 +48,20 @@ impl Flag {
         self
     }
 
+    /// What kind of value it takes, in the words of pflag.
+    pub(crate) fn value_name(&self) -> &'static str {
+        match self.shape {
+            Shape::Bool => "",
+            Shape::Text | Shape::Checked(_) => "string",
+            Shape::List => "strings",
+            Shape::Array => "stringArray",
+            Shape::Pairs => "stringToString",
+            Shape::Duration => "duration",
+            Shape::Int => "int",
+            Shape::Float => "float32",
+        }
+    }
+
     pub(crate) fn is_bool(&self) -> bool {
         matches!(self.shape, Shape::Bool)
     }

@@ -3,7 +3,7 @@
 use crate::commands::plugin::Plugin;
 
 use super::flag::Shape;
-use super::{Args, Flag, GLOBAL, Row, children, flags_of};
+use super::{Args, Flag, GLOBAL, Row, about, children, flags_of};
 
 /// The help of a command, or of the root.
 pub(crate) fn text(row: Option<&'static Row>, plugins: &[Plugin]) -> String {
@@ -60,7 +60,7 @@ fn flags(row: Option<&'static Row>) -> String {
             continue;
         }
         let is_global = GLOBAL.iter().any(|known| std::ptr::eq(known, flag));
-        if is_global && row.is_some() { global.push(line(flag)) } else { own.push(line(flag)) }
+        if is_global && row.is_some() { global.push(line(row, flag)) } else { own.push(line(row, flag)) }
     }
     own.push(("  -h, --help".to_owned(), "show this help".to_owned()));
     if row.is_none() {
@@ -84,17 +84,11 @@ fn flags(row: Option<&'static Row>) -> String {
     out
 }
 
-fn line(flag: &Flag) -> (String, String) {
+fn line(row: Option<&Row>, flag: &Flag) -> (String, String) {
     let short = flag.short.map_or("      ".to_owned(), |letter| format!("  -{letter}, "));
-    let kind = match flag.shape {
-        Shape::Bool => "",
-        Shape::Text | Shape::Checked(_) => " string",
-        Shape::List => " strings",
-        Shape::Array => " stringArray",
-        Shape::Pairs => " stringToString",
-        Shape::Duration => " duration",
-        Shape::Int => " int",
-        Shape::Float => " float32",
+    let kind = match flag.value_name() {
+        "" => String::new(),
+        name => format!(" {name}"),
     };
     let default = match (flag.shape, flag.default) {
         (_, "" | "false" | "0s") => String::new(),
@@ -102,5 +96,6 @@ fn line(flag: &Flag) -> (String, String) {
         (Shape::Text | Shape::Checked(_), default) => format!("(default \"{default}\")"),
         (_, default) => format!("(default {default})"),
     };
-    (format!("{short}--{}{kind}", flag.name), default)
+    let about = about(row.map_or("", |row| row.path), flag.name);
+    (format!("{short}--{}{kind}", flag.name), format!("{about} {default}").trim().to_owned())
 }

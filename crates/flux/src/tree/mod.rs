@@ -3,6 +3,7 @@
 //! Flux reads its command line with cobra and pflag, whose rules (`--flag=false`, comma lists, the wording of errors) scripts depend
 //! on; `parse` follows them. The same rows also become clap commands, from which completion scripts and man pages are written.
 
+mod about;
 mod clap_tree;
 mod create;
 mod flag;
@@ -17,10 +18,11 @@ pub(crate) mod serve;
 mod surface;
 mod value;
 
+pub(crate) use about::about;
 pub(crate) use clap_tree::command as clap_command;
 pub(crate) use flag::Flag;
 pub(crate) use help::text as help_text;
-pub(crate) use parse::{Invocation, Parsed, parse, quoted};
+pub(crate) use parse::{Invocation, Parsed, distance, parse, quoted};
 pub(crate) use value::kind_name_namespace;
 
 /// What a command does with words that are not flags.

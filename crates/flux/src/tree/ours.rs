@@ -4,6 +4,9 @@ use super::flag::{boolean, int, string};
 use super::{Args, Row, row};
 
 pub(super) static ROWS: &[Row] = &[
+    row("reference", "Write pages about the commands and kinds").args(Args::Group).hidden(),
+    row("reference markdown", "Write them as Markdown to a folder").args(Args::Exactly(1)).hidden(),
+    row("reference man", "Write man pages to a folder").args(Args::Exactly(1)).hidden(),
     row("up", "Run a fleet on this machine, without a cluster").args(Args::AtMost(1)).flags(&[
         string("path", ""),
         string("state", ""),

@@ -126,7 +126,7 @@ fn unknown_command(word: &str) -> CliError {
 }
 
 /// Levenshtein distance, without regard to case.
-fn distance(one: &str, other: &str) -> usize {
+pub(crate) fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) =
         (one.to_lowercase().chars().collect(), other.to_lowercase().chars().collect());
     let mut previous: Vec<usize> = (0..=other.len()).collect();

@@ -15,6 +15,7 @@ use crate::commands::delete::confirmed;
 use crate::commands::install;
 use crate::commands::version::CLIENT;
 use crate::error::{CliError, fail};
+use crate::fleet::seen;
 use crate::kinds::{self, condition, text};
 use crate::output;
 use crate::session::Session;
@@ -335,7 +336,7 @@ impl Bootstrap<'_> {
         let name = &self.session.namespace;
         let shown = format!("{name}/{name}");
         output::waiting(&format!("waiting for {} {shown:?} to be reconciled", kind.kind));
-        let mut last = String::new();
+        let (mut last, mut asked) = (String::new(), false);
         let waiting = async {
             loop {
                 let object = self.session.get(kind, name).await.map_err(|error| error.to_string())?;
@@ -346,6 +347,10 @@ impl Bootstrap<'_> {
                     object.pointer("/status/observedGeneration") == object.pointer("/metadata/generation");
                 if let Some(ready) = condition(&object, "Ready").filter(|_| current) {
                     let at_it = text(&object, pointer) == revision;
+                    if !at_it && !asked && *kind == api::GIT_REPOSITORY {
+                        // Else the whole interval would pass before it looks.
+                        asked = seen::request(&self.session.client, kind, name, name).await.is_ok();
+                    }
                     match text(ready, "/status") {
                         "True" if at_it => return Ok(()),
                         "False" => return Err(text(ready, "/message").to_owned()),

@@ -11,6 +11,9 @@ pub(super) use component::Component;
 pub(super) use manifests::{Manifests, Options};
 pub(super) use verify::{Installation, deployments_ready};
 
+use std::collections::BTreeSet;
+
+use flux_api::kinds::Controller;
 use flux_apply::{Cluster, Options as ApplyOptions};
 use serde_json::Value;
 
@@ -21,6 +24,9 @@ use crate::tree::Invocation;
 
 use super::delete::confirmed;
 use super::version::CLIENT;
+
+/// Where images come from unless told otherwise.
+const REGISTRY: &str = "ghcr.io/fluxcd";
 
 pub(crate) async fn run(run: &Invocation) -> Result<(), CliError> {
     let options = options(run)?;
@@ -67,6 +73,27 @@ pub(crate) async fn run(run: &Invocation) -> Result<(), CliError> {
     }
     output::success("install finished");
     Ok(())
+}
+
+/// Everything that an installation with `install`'s defaults has, with Deployments of these controllers only.
+pub(crate) fn installation(namespace: &str, running: &BTreeSet<Controller>) -> Vec<Value> {
+    let options = Options {
+        namespace: namespace.to_owned(),
+        components: Component::ALL.to_vec(),
+        registry: REGISTRY.to_owned(),
+        image_pull_secret: None,
+        watch_all_namespaces: true,
+        network_policy: true,
+        log_level: "info".to_owned(),
+        cluster_domain: "cluster.local".to_owned(),
+        toleration_keys: Vec::new(),
+        single: false,
+    };
+    let runs =
+        |object: &Value| running.iter().any(|controller| object["metadata"]["name"] == controller.as_str());
+    let mut objects = options.manifests().objects;
+    objects.retain(|object| object["kind"] != "Deployment" || runs(object));
+    objects
 }
 
 /// What the flags of `install` and `bootstrap` say.

@@ -10,7 +10,7 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::{JsonFields, Writer};
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormattedFields};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormattedFields, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -25,17 +25,32 @@ enum Encoding {
 
 /// Starts logging to stderr. Other people's libraries speak only of errors, unless everything is asked for.
 pub(super) fn start(level: &str, encoding: &str) -> Result<(), CliError> {
+    let encoding = match encoding {
+        "json" => Encoding::Json,
+        "console" => Encoding::Console,
+        _ => return Err(fail!("--log-encoding '{encoding}' is not one of json, console")),
+    };
+    init(level, encoding, std::io::stderr)
+}
+
+/// Starts logging as JSON to somewhere else.
+pub(in crate::commands) fn start_into<W>(level: &str, writer: W) -> Result<(), CliError>
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    init(level, Encoding::Json, writer)
+}
+
+fn init<W>(level: &str, encoding: Encoding, writer: W) -> Result<(), CliError>
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
     let (ours, theirs) = match level {
         "trace" => (LevelFilter::TRACE, LevelFilter::DEBUG),
         "debug" => (LevelFilter::DEBUG, LevelFilter::WARN),
         "info" => (LevelFilter::INFO, LevelFilter::ERROR),
         "error" => (LevelFilter::ERROR, LevelFilter::ERROR),
         _ => return Err(fail!("--log-level '{level}' is not one of trace, debug, info, error")),
-    };
-    let encoding = match encoding {
-        "json" => Encoding::Json,
-        "console" => Encoding::Console,
-        _ => return Err(fail!("--log-encoding '{encoding}' is not one of json, console")),
     };
     let mut targets = Targets::new().with_default(theirs);
     for ours_alone in ["flux", "flux_controllers", "flux_remote", "flux_apply", "flux_build"] {
@@ -44,7 +59,7 @@ pub(super) fn start(level: &str, encoding: &str) -> Result<(), CliError> {
     let lines = tracing_subscriber::fmt::layer()
         .fmt_fields(JsonFields::new())
         .event_format(Lines(encoding))
-        .with_writer(std::io::stderr);
+        .with_writer(writer);
     let started = tracing_subscriber::registry().with(targets).with(lines).try_init();
     started.map_err(|error| fail!("cannot start logging: {error}"))
 }

@@ -3,7 +3,7 @@
 //! `flux serve source-controller`, or the same binary under that name, takes upstream's flags of that controller.
 
 mod address;
-mod log;
+pub(super) mod log;
 mod options;
 
 use flux_controllers::manager::Manager;

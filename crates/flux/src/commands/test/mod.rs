@@ -3,9 +3,9 @@
 //! Each cluster of the fleet gets an API server of its own. Exit codes: 0 fine, 1 something is wrong, 2 could not judge.
 
 mod diff;
-mod report;
+pub(super) mod report;
 mod settle;
-mod warnings;
+pub(super) mod warnings;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -77,6 +77,7 @@ async fn test_one(fleet: &Fleet, entry: &EntryPoint, limit: Duration) -> Result<
         durable: false,
         workloads_ready_after: Duration::ZERO,
         port: None,
+        shown: None,
     })
     .await?;
     let settled = settle::wait(&cluster.client, limit).await;

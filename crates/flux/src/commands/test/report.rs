@@ -178,7 +178,7 @@ fn is_missing(object: &Seen) -> bool {
 }
 
 /// Whether it waits for an object of Flux that is itself not ready.
-fn is_consequence(object: &Seen, all: &[Seen]) -> bool {
+pub(in crate::commands) fn is_consequence(object: &Seen, all: &[Seen]) -> bool {
     if object.reason == "DependencyNotReady" {
         return object.dependencies().iter().any(|id| all.iter().any(|other| other.id() == *id));
     }
@@ -225,7 +225,7 @@ impl Report {
         let mut out = format!("► {}\n", self.fleet);
         for cluster in &self.clusters {
             let _ = writeln!(out, "\n{} ({:.1} s)", cluster.path, cluster.took.as_secs_f64());
-            for line in draw::tree(&cluster.objects, false) {
+            for line in draw::tree(&cluster.objects, false, &|_| String::new()) {
                 let _ = writeln!(out, "  {line}");
             }
             for failure in &cluster.failures {

@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::fleet::{Seen, files};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Warning {
+pub(in crate::commands) struct Warning {
     /// `TwoOwners`, `DependencyCycle`, …
     pub(super) reason: &'static str,
-    pub(super) message: String,
+    pub(in crate::commands) message: String,
 }
 
 fn warning(reason: &'static str, message: String) -> Warning {
@@ -51,7 +51,7 @@ fn two_owners(objects: &[Seen]) -> Vec<Warning> {
 }
 
 /// Circles in dependsOn. Each is told once, starting with its least member.
-fn cycles(objects: &[Seen]) -> Vec<Warning> {
+pub(in crate::commands) fn cycles(objects: &[Seen]) -> Vec<Warning> {
     let edges: BTreeMap<String, Vec<String>> =
         objects.iter().map(|object| (object.id(), object.dependencies())).collect();
     let mut found = BTreeSet::new();
@@ -88,7 +88,7 @@ fn circle_back_to(
     None
 }
 
-fn dangling(objects: &[Seen]) -> Vec<Warning> {
+pub(in crate::commands) fn dangling(objects: &[Seen]) -> Vec<Warning> {
     let ids: BTreeSet<String> = objects.iter().map(Seen::id).collect();
     let mut found = Vec::new();
     for object in objects {

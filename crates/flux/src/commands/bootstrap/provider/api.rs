@@ -8,6 +8,8 @@ use crate::commands::bootstrap::credentials::builder;
 use crate::error::{CliError, fail};
 use crate::session::innermost;
 
+use super::host::Call;
+
 /// Answers of these hosts are small.
 const MOST: usize = 16 << 20;
 
@@ -62,21 +64,15 @@ impl Api {
         Ok(all)
     }
 
-    pub(super) async fn post(&self, path: &str, body: Value) -> Result<Value, CliError> {
-        self.must(Method::POST, path, Some(body)).await
-    }
-
-    pub(super) async fn put(&self, path: &str, body: Option<Value>) -> Result<Value, CliError> {
-        self.must(Method::PUT, path, body).await
+    /// Changes something; what is not there to be changed is an error.
+    pub(super) async fn call(&self, call: Call) -> Result<Value, CliError> {
+        let shown = format!("{} {}{}", call.method, self.base, call.path);
+        let answer = self.send(call.method, &call.path, call.body).await?;
+        answer.ok_or_else(|| fail!("{shown}: 404 Not Found"))
     }
 
     pub(super) async fn delete(&self, path: &str) -> Result<(), CliError> {
         self.send(Method::DELETE, path, None).await.map(|_| ())
-    }
-
-    async fn must(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value, CliError> {
-        let shown = format!("{method} {}{path}", self.base);
-        self.send(method, path, body).await?.ok_or_else(|| fail!("{shown}: 404 Not Found"))
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Result<Option<Value>, CliError> {

@@ -1,73 +1,26 @@
-//! GitHub and GitHub Enterprise.
+//! GitHub and GitHub Enterprise. What other hosts do the same way, they do as here.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::error::CliError;
-use crate::kinds::text;
+use super::host::{Call, Host, Permission, Wanted};
 
-use super::{Client, DeployKey, Repository, Wanted};
+pub(super) struct GitHub;
 
-fn repository(client: &Client, owner: &str, name: &str) -> Repository {
-    Repository {
-        base: client.base.clone(),
-        owner: owner.to_owned(),
-        name: name.to_owned(),
-        clone_url: format!("{}/{owner}/{name}.git", client.base),
-        ssh_url: format!("ssh://git@{}/{owner}/{name}", client.host),
+impl Host for GitHub {
+    fn creation(&self, wanted: &Wanted<'_>, owner: &str, _group: Option<u64>) -> Call {
+        let place = if wanted.personal { "/user/repos".to_owned() } else { format!("/orgs/{owner}/repos") };
+        Call::post(place, json!({"name": wanted.name, "private": !wanted.public}))
     }
-}
 
-fn path(repository: &Repository) -> String {
-    format!("/repos/{}/{}", repository.owner, repository.name)
-}
-
-pub(super) async fn find(client: &Client, wanted: &Wanted<'_>) -> Result<Option<Repository>, CliError> {
-    let found = client.api.get(&format!("/repos/{}/{}", wanted.owner, wanted.name)).await?;
-    Ok(found.map(|_| repository(client, wanted.owner, wanted.name)))
-}
-
-pub(super) async fn create(client: &Client, wanted: &Wanted<'_>) -> Result<Repository, CliError> {
-    let place =
-        if wanted.personal { "/user/repos".to_owned() } else { format!("/orgs/{}/repos", wanted.owner) };
-    client.api.post(&place, json!({"name": wanted.name, "private": !wanted.public})).await?;
-    Ok(repository(client, wanted.owner, wanted.name))
-}
-
-pub(super) async fn grant(
-    client: &Client,
-    repository: &Repository,
-    team: &str,
-    permission: &str,
-) -> Result<(), CliError> {
-    let path =
-        format!("/orgs/{}/teams/{team}/repos/{}/{}", repository.owner, repository.owner, repository.name);
-    client.api.put(&path, Some(json!({ "permission": permission }))).await.map(|_| ())
-}
-
-pub(super) async fn keys(client: &Client, repository: &Repository) -> Result<Vec<DeployKey>, CliError> {
-    let listed = client.api.list(&format!("{}/keys", path(repository))).await?;
-    Ok(listed.iter().map(key).collect())
-}
-
-pub(super) fn key(listed: &Value) -> DeployKey {
-    DeployKey {
-        id: listed.get("id").map(Value::to_string).unwrap_or_default(),
-        title: text(listed, "/title").to_owned(),
-        key: text(listed, "/key").to_owned(),
+    fn access(
+        &self,
+        owner: &str,
+        name: &str,
+        team: &str,
+        permission: Permission,
+        _group: Option<u64>,
+    ) -> Call {
+        let path = format!("/orgs/{owner}/teams/{team}{}", self.repository(owner, name));
+        Call::put(path, Some(json!({ "permission": permission.as_str() })))
     }
-}
-
-pub(super) async fn add_key(
-    client: &Client,
-    repository: &Repository,
-    title: &str,
-    key: &str,
-    write: bool,
-) -> Result<(), CliError> {
-    let body = json!({"title": title, "key": key, "read_only": !write});
-    client.api.post(&format!("{}/keys", path(repository)), body).await.map(|_| ())
-}
-
-pub(super) async fn remove_key(client: &Client, repository: &Repository, id: &str) -> Result<(), CliError> {
-    client.api.delete(&format!("{}/keys/{id}", path(repository))).await
 }

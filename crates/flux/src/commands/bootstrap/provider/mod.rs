@@ -1,6 +1,6 @@
 //! Git hosts with an API: makes the repository, gives teams access to it, and gives the cluster its key or token.
 //!
-//! Each host is a file that knows paths and bodies; what is decided is decided here, once for all of them. A host name may be given
+//! Each host is a file that knows paths and bodies (`host.rs`); what is decided and sent is decided and sent here, once for all of them. A host name may be given
 //! with `http://` in front, for hosts inside of a network that have no certificate.
 
 mod api;
@@ -8,16 +8,19 @@ mod bitbucket;
 mod gitea;
 mod github;
 mod gitlab;
+mod host;
 
 use flux_api::secret::SecretString;
 use regex::Regex;
 
 use crate::error::{CliError, fail};
+use crate::kinds::text;
 use crate::output;
 use crate::tree::Invocation;
 
 use super::flow::key_name;
 use api::Api;
+use host::{Call, Host, Permission, Site, Wanted};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Provider {
@@ -53,6 +56,15 @@ impl Provider {
             Provider::GitLab => "GitLab",
             Provider::Gitea => "Gitea",
             Provider::BitbucketServer => "Bitbucket",
+        }
+    }
+
+    fn host(self) -> &'static dyn Host {
+        match self {
+            Provider::GitHub => &github::GitHub,
+            Provider::GitLab => &gitlab::GitLab,
+            Provider::Gitea => &gitea::Gitea,
+            Provider::BitbucketServer => &bitbucket::Bitbucket,
         }
     }
 
@@ -103,7 +115,7 @@ impl Provider {
                 (format!("{base}/rest"), ("Authorization", format!("Bearer {}", token.expose())))
             }
         };
-        Ok(Client { provider: self, api: Api::open(path, header, certificate)?, base, host })
+        Ok(Client { provider: self, api: Api::open(path, header, certificate)?, site: Site { base, host } })
     }
 }
 
@@ -139,33 +151,15 @@ impl Repository {
     }
 }
 
-/// Wishes for a repository that is not there yet.
-struct Wanted<'a> {
-    owner: &'a str,
-    name: &'a str,
-    personal: bool,
-    public: bool,
-    visibility: &'a str,
-    branch: &'a str,
-}
-
-/// A deploy key as the host lists it.
-struct DeployKey {
-    id: String,
-    title: String,
-    key: String,
-}
-
 pub(super) struct Client {
     provider: Provider,
     api: Api,
-    base: String,
-    host: String,
+    site: Site,
 }
 
 impl Client {
     pub(super) fn host(&self) -> &str {
-        self.host.split(':').next().unwrap_or(&self.host)
+        self.site.host.split(':').next().unwrap_or(&self.site.host)
     }
 
     pub(super) fn uses_deploy_token(&self, run: &Invocation) -> bool {
@@ -183,7 +177,7 @@ impl Client {
 
     /// The repository, made if it is missing; teams get their access, as far as that goes.
     pub(super) async fn reconcile_repository(&self, run: &Invocation) -> Result<Repository, CliError> {
-        output::action(&format!("connecting to {}", self.host));
+        output::action(&format!("connecting to {}", self.site.host));
         let private = self.provider == Provider::GitLab || run.is("private");
         let visibility = match self.provider {
             Provider::GitLab if !run.is("private") => "public",
@@ -198,14 +192,14 @@ impl Client {
             visibility,
             branch: run.text("branch"),
         };
-        let shown = format!("{}/{}/{}", self.base, wanted.owner, wanted.name);
-        let found = self.find(&wanted).await;
-        let found = found
-            .map_err(|error| fail!("failed to get Git repository {shown:?}: provider error: {error}"))?;
-        let repository = match found {
+        let shown = format!("{}/{}/{}", self.site.base, wanted.owner, wanted.name);
+        let unavailable =
+            |error: CliError| fail!("failed to get Git repository {shown:?}: provider error: {error}");
+        let owner = self.owner(&wanted).await.map_err(unavailable)?;
+        let repository = match self.find(&owner, wanted.name).await.map_err(unavailable)? {
             Some(found) => found,
             None => {
-                let made = self.create(&wanted).await;
+                let made = self.create(&wanted, &owner).await;
                 let made =
                     made.map_err(|error| fail!("failed to create new Git repository {shown:?}: {error}"))?;
                 output::success(&format!("repository {shown:?} created"));
@@ -218,21 +212,51 @@ impl Client {
         Ok(repository)
     }
 
-    async fn find(&self, wanted: &Wanted<'_>) -> Result<Option<Repository>, CliError> {
-        match self.provider {
-            Provider::GitHub => github::find(self, wanted).await,
-            Provider::GitLab => gitlab::find(self, wanted).await,
-            Provider::Gitea => gitea::find(self, wanted).await,
-            Provider::BitbucketServer => bitbucket::find(self, wanted).await,
-        }
+    /// The owner as requests name it.
+    async fn owner(&self, wanted: &Wanted<'_>) -> Result<String, CliError> {
+        let host = self.provider.host();
+        let Some((by_name, by_key)) = host.project(wanted) else {
+            let owner = wanted.owner;
+            return Ok(if wanted.personal { host.personal_owner(owner) } else { owner.to_owned() });
+        };
+        let listed = self.api.list(&by_name).await?;
+        let found = match listed.into_iter().find(|project| text(project, "/name") == wanted.owner) {
+            Some(project) => Some(project),
+            None => self.api.get(&by_key).await?,
+        };
+        let found = found.map(|project| text(&project, "/key").to_owned());
+        found.ok_or_else(|| fail!("failed to get Git organization: there is no project '{}'", wanted.owner))
     }
 
-    async fn create(&self, wanted: &Wanted<'_>) -> Result<Repository, CliError> {
-        match self.provider {
-            Provider::GitHub => github::create(self, wanted).await,
-            Provider::GitLab => gitlab::create(self, wanted).await,
-            Provider::Gitea => gitea::create(self, wanted).await,
-            Provider::BitbucketServer => bitbucket::create(self, wanted).await,
+    /// The number of a group, at hosts that want it.
+    async fn group(&self, name: &str) -> Result<Option<u64>, CliError> {
+        let Some(path) = self.provider.host().group(name) else { return Ok(None) };
+        let found = self.api.get(&path).await?;
+        let id = found.and_then(|group| group.get("id").and_then(serde_json::Value::as_u64));
+        id.map(Some).ok_or_else(|| fail!("there is no group '{name}', or the token may not see it"))
+    }
+
+    async fn find(&self, owner: &str, name: &str) -> Result<Option<Repository>, CliError> {
+        let found = self.api.get(&self.provider.host().repository(owner, name)).await?;
+        Ok(found.map(|found| self.repository(owner, name, &found)))
+    }
+
+    async fn create(&self, wanted: &Wanted<'_>, owner: &str) -> Result<Repository, CliError> {
+        let group = if wanted.personal { None } else { self.group(wanted.owner).await? };
+        let made = self.api.call(self.provider.host().creation(wanted, owner, group)).await?;
+        Ok(self.repository(owner, wanted.name, &made))
+    }
+
+    fn repository(&self, owner: &str, name: &str, found: &serde_json::Value) -> Repository {
+        // Bitbucket's addresses have a name of their own for it.
+        let name = Some(text(found, "/slug")).filter(|slug| !slug.is_empty()).unwrap_or(name);
+        let addresses = self.provider.host().addresses(&self.site, owner, name, found);
+        Repository {
+            base: self.site.base.clone(),
+            owner: owner.to_owned(),
+            name: name.to_owned(),
+            clone_url: addresses.clone,
+            ssh_url: addresses.ssh,
         }
     }
 
@@ -246,17 +270,12 @@ impl Client {
         output::action("reconciling repository permissions");
         for team in &teams {
             let (name, permission) = team.split_once(':').unwrap_or((team, "maintain"));
-            if !["pull", "triage", "push", "maintain", "admin"].contains(&permission) {
+            let Some(level) = Permission::named(permission) else {
                 return Err(fail!(
                     "failed to reconcile repository team access: invalid permission {permission:?} for team {name:?}"
                 ));
-            }
-            let granted = match self.provider {
-                Provider::GitHub => github::grant(self, repository, name, permission).await,
-                Provider::GitLab => gitlab::grant(self, repository, name, permission).await,
-                Provider::Gitea => gitea::grant(self, repository, name).await,
-                Provider::BitbucketServer => bitbucket::grant(self, repository, name, permission).await,
             };
+            let granted = self.grant(repository, name, level).await;
             match granted {
                 Ok(()) => output::success(&format!("granted {permission:?} permissions to {name:?}")),
                 Err(error) => {
@@ -270,6 +289,17 @@ impl Client {
         Ok(())
     }
 
+    async fn grant(
+        &self,
+        repository: &Repository,
+        team: &str,
+        permission: Permission,
+    ) -> Result<(), CliError> {
+        let group = self.group(team).await?;
+        let call = self.provider.host().access(&repository.owner, &repository.name, team, permission, group);
+        self.api.call(call).await.map(|_| ())
+    }
+
     /// Puts the key in place; one of the same name that is another goes. Says whether anything changed.
     pub(super) async fn deploy_key(
         &self,
@@ -279,30 +309,18 @@ impl Client {
         key: &str,
     ) -> Result<bool, CliError> {
         let write = run.is("read-write-key");
-        let listed = match self.provider {
-            Provider::GitHub => github::keys(self, repository).await?,
-            Provider::GitLab => gitlab::keys(self, repository).await?,
-            Provider::Gitea => gitea::keys(self, repository).await?,
-            Provider::BitbucketServer => bitbucket::keys(self, repository).await?,
-        };
+        let host = self.provider.host();
+        let place = host.keys(&repository.owner, &repository.name);
+        let listed = self.api.list(&place).await?;
+        let listed = listed.iter().map(|listed| host.listed_key(listed));
         let same = |one: &str| one.split_whitespace().take(2).eq(key.split_whitespace().take(2));
-        for old in listed.iter().filter(|old| old.title == name) {
+        for old in listed.filter(|old| old.title == name) {
             if same(&old.key) {
                 return Ok(false);
             }
-            match self.provider {
-                Provider::GitHub => github::remove_key(self, repository, &old.id).await?,
-                Provider::GitLab => gitlab::remove_key(self, repository, &old.id).await?,
-                Provider::Gitea => gitea::remove_key(self, repository, &old.id).await?,
-                Provider::BitbucketServer => bitbucket::remove_key(self, repository, &old.id).await?,
-            }
+            self.api.delete(&format!("{place}/{}", old.id)).await?;
         }
-        match self.provider {
-            Provider::GitHub => github::add_key(self, repository, name, key, write).await?,
-            Provider::GitLab => gitlab::add_key(self, repository, name, key, write).await?,
-            Provider::Gitea => gitea::add_key(self, repository, name, key, write).await?,
-            Provider::BitbucketServer => bitbucket::add_key(self, repository, name, key, write).await?,
-        }
+        self.api.call(Call::post(place, host.new_key(name, key, write))).await?;
         Ok(true)
     }
 
@@ -314,7 +332,7 @@ impl Client {
     ) -> Result<Option<(String, String)>, CliError> {
         output::action("checking to reconcile deploy token for source secret");
         let name = key_name(run, &crate::session::namespace(run)?);
-        let made = gitlab::deploy_token(self, repository, &name).await?;
+        let made = self.new_deploy_token(repository, &name).await?;
         match &made {
             Some(_) => {
                 output::success(&format!("configured deploy token {name:?} for {:?}", repository.shown()))
@@ -323,12 +341,20 @@ impl Client {
         }
         Ok(made)
     }
-}
 
-/// A name as one part of a path.
-fn encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    text.bytes()
-        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
+    /// `None` if one of that name exists.
+    async fn new_deploy_token(
+        &self,
+        repository: &Repository,
+        name: &str,
+    ) -> Result<Option<(String, String)>, CliError> {
+        let place = self.provider.host().deploy_tokens(&repository.owner, &repository.name);
+        let place = place.ok_or_else(|| fail!("{} has no deploy tokens", self.provider.title()))?;
+        if self.api.list(&place).await?.iter().any(|token| text(token, "/name") == name) {
+            return Ok(None);
+        }
+        let body = serde_json::json!({"name": name, "scopes": ["read_repository"]});
+        let made = self.api.call(Call::post(place, body)).await?;
+        Ok(Some((text(&made, "/username").to_owned(), text(&made, "/token").to_owned())))
+    }
 }
