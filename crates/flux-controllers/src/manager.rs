@@ -18,6 +18,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::artifact::{Fetcher, Storage, StorageOptions, serve};
 use crate::helm::helm_release::HelmReleases;
 use crate::kustomize::kustomization::{self, Kustomizations};
+use crate::notification::receiver::reconciler::{self, Receivers};
 use crate::notification::static_objects::{Alerts, Providers};
 use crate::reconcile::election::{ElectionOptions, Leadership, lease_name};
 use crate::reconcile::metrics::{self, Metrics};
@@ -241,6 +242,11 @@ impl Manager {
         }
     }
 
+    /// The listeners of notification-controller, if it runs here.
+    pub fn notification(&self) -> Option<&notification::Running> {
+        self.notification.as_ref()
+    }
+
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
@@ -346,7 +352,11 @@ impl Manager {
     fn add_notification(&mut self, tuning: &Tuning) {
         let Some(ctx) = self.notification.as_ref().map(|running| running.ctx.clone()) else { return };
         self.work(Arc::new(Providers(ctx.clone())), tuning);
-        self.work(Arc::new(Alerts(ctx)), tuning);
+        self.work(Arc::new(Alerts(ctx.clone())), tuning);
+        let queue = self.work(Arc::new(Receivers(ctx)), tuning);
+        if !tuning.gates.is("DisableConfigWatchers") {
+            reconciler::listen(&self.cache, &queue, &tuning.watch_configs_label_selector);
+        }
     }
 
     /// Where notification-controller listens for the others, if it runs here and they were not told otherwise.

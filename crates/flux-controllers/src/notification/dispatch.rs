@@ -14,6 +14,7 @@ use futures::FutureExt;
 use tokio::sync::Notify;
 
 use super::event::Event;
+use super::incident::Incident;
 use super::known::Object;
 use super::send::{Failure, execute};
 use super::{Context, Severity};
@@ -29,6 +30,8 @@ const WAITING_BYTES: usize = 32 << 20;
 pub struct Delivery {
     pub alert: Arc<Object<Alert>>,
     pub event: Event,
+    /// In incident mode, what the event is about.
+    pub incident: Option<Incident>,
 }
 
 impl Delivery {
@@ -202,7 +205,7 @@ mod tests {
         .unwrap();
         let raw = serde_json::from_value(serde_json::json!({ "metadata": { "name": "a" } })).unwrap();
         let alert = Arc::new(Object { raw: Arc::new(raw), object: alert });
-        Delivery { alert, event: Event { message, ..example() } }
+        Delivery { alert, event: Event { message, ..example() }, incident: None }
     }
 
     #[test]

@@ -12,12 +12,16 @@ use flux_api::notification::Alert;
 use futures::future::BoxFuture;
 use http::StatusCode;
 use http::request::Parts;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
 use kube::api::{Api, DynamicObject};
 
 use super::dispatch::Delivery;
 use super::event::Event;
+use super::incident::{self, Incident, Meaning, Source, Verdict};
 use super::known::Object;
-use super::matching::{Interest, has_labels, interest, judge};
+use super::matching::{Interest, has_labels, interest, judge, severity_fits};
+use super::message;
 use super::metadata::combine;
 use super::provider::{comments_on_change_request, forwards, writes_commit_status};
 use super::server::Answer;
@@ -43,14 +47,16 @@ impl Answer for EventServer {
                 }
             };
             event.clean();
-            if !self.0.duplicates.is_new(event.identity(), Instant::now()) {
+            let is_new = self.0.duplicates.is_new(event.identity(), Instant::now());
+            // The success that was told before the trouble began may be the one that ends it.
+            if !is_new && !self.0.incidents.concerns(&event.object()) {
                 return StatusCode::TOO_MANY_REQUESTS;
             }
             event.forget_token();
             // An event that arrives while we start has its Alerts too.
             let _ = tokio::time::timeout(LOOK_UP_WITHIN, self.0.cache.synced()).await;
-            self.0.route(&event).await;
-            StatusCode::ACCEPTED
+            self.0.route(&event, is_new).await;
+            if is_new { StatusCode::ACCEPTED } else { StatusCode::TOO_MANY_REQUESTS }
         })
     }
 }
@@ -63,20 +69,92 @@ enum Labels {
 }
 
 impl Context {
-    async fn route(self: &Arc<Self>, event: &Event) {
+    async fn route(self: &Arc<Self>, event: &Event, is_new: bool) {
         let mut labels = Labels::Unknown;
         for alert in self.alerts.list() {
-            if !self.wants(&alert, event, &mut labels).await {
+            let mode = incident::mode(alert.raw.annotations());
+            if (mode.is_none() && !is_new) || !self.wants(&alert, event, mode.is_some(), &mut labels).await {
                 continue;
             }
-            if let Err(problem) = self.dispatch(&alert, event) {
-                let message = format!("failed to dispatch notification for {}: {problem}", event.object());
-                self.tell_alert(&alert, "NotificationDispatchFailed", message);
+            match mode {
+                None => self.dispatch_or_tell(&alert, event, None),
+                Some(wait) => self.follow(&alert, event, wait).await,
             }
         }
     }
 
-    async fn wants(&self, alert: &Object<Alert>, event: &Event, labels: &mut Labels) -> bool {
+    fn dispatch_or_tell(
+        self: &Arc<Self>,
+        alert: &Arc<Object<Alert>>,
+        event: &Event,
+        incident: Option<Incident>,
+    ) {
+        if let Err(problem) = self.dispatch(alert, event, incident) {
+            let message = format!("failed to dispatch notification for {}: {problem}", event.object());
+            self.tell_alert(alert, "NotificationDispatchFailed", message);
+        }
+    }
+
+    /// In incident mode: tells only when a problem starts and when it is over.
+    async fn follow(
+        self: &Arc<Self>,
+        alert: &Arc<Object<Alert>>,
+        event: &Event,
+        wait: Result<Duration, String>,
+    ) {
+        let wait = wait.unwrap_or_else(|problem| {
+            self.tell_alert(alert, "InvalidConfig", problem);
+            Duration::ZERO
+        });
+        let key = ObjectKey::of(&alert.raw);
+        let uid = alert.object.metadata.uid.clone().unwrap_or_default();
+        let parents = match incident::meaning(event) {
+            Meaning::Trouble if self.incidents.any(&key) => self.parents(event).await,
+            Meaning::Trouble | Meaning::Recovery | Meaning::Neither => Vec::new(),
+        };
+        let now = Timestamp::now().as_second();
+        let source = Source { key: &key, uid: &uid };
+        match self.incidents.observe(&source, event, &parents, wait, now) {
+            Verdict::Quiet => {}
+            Verdict::Tell(incident) => self.dispatch_or_tell(alert, event, Some(incident)),
+            Verdict::Wait(wait) => {
+                let (ctx, alert, event) = (self.clone(), alert.clone(), event.clone());
+                // As many wait as there are incidents, which are limited.
+                tokio::spawn(async move {
+                    tokio::time::sleep(wait).await;
+                    let source = Source { key: &key, uid: &uid };
+                    if let Some(incident) = ctx.incidents.due(&source, &event.object(), now) {
+                        ctx.dispatch_or_tell(&alert, &event, Some(incident));
+                    }
+                });
+            }
+        }
+    }
+
+    /// What the object of an event is made from and waits for.
+    async fn parents(&self, event: &Event) -> Vec<String> {
+        let object = &event.involved_object;
+        let Some(kind) = kinds::by_kind(&object.kind) else { return Vec::new() };
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &object.namespace, &resource(kind));
+        match tokio::time::timeout(LOOK_UP_WITHIN, api.get(&object.name)).await {
+            Ok(Ok(found)) => incident::parents(&object.kind, &object.namespace, &object.name, &found.data),
+            Ok(Err(_)) | Err(_) => Vec::new(),
+        }
+    }
+
+    async fn wants(
+        &self,
+        alert: &Object<Alert>,
+        event: &Event,
+        incidents: bool,
+        labels: &mut Labels,
+    ) -> bool {
+        // The end of an incident is news whatever its severity and words.
+        let ends = incidents && !event.is_error();
+        if !ends && !severity_fits(&alert.object.spec, event) {
+            return false;
+        }
         match interest(&alert.object, event) {
             Interest::No => return false,
             Interest::Yes => {}
@@ -93,6 +171,9 @@ impl Context {
                     return false;
                 }
             }
+        }
+        if ends {
+            return true;
         }
         let verdict = judge(&alert.object.spec, &event.message, &self.expressions);
         for problem in verdict.problems {
@@ -114,9 +195,14 @@ impl Context {
     }
 
     /// Puts a notification in the queue of its Provider, unless the Provider has no use for the event.
-    fn dispatch(self: &Arc<Self>, alert: &Arc<Object<Alert>>, event: &Event) -> Result<(), String> {
+    fn dispatch(
+        self: &Arc<Self>,
+        alert: &Arc<Object<Alert>>,
+        event: &Event,
+        incident: Option<Incident>,
+    ) -> Result<(), String> {
         let spec = &alert.object.spec;
-        let namespace = alert.object.namespace();
+        let namespace = flux_api::Object::namespace(&alert.object);
         if self.options.no_cross_namespace_refs && event.involved_object.namespace != namespace {
             return Err(format!(
                 "discarding event, access denied to cross-namespace sources: alert '{namespace}/{}' can't process event from '{}', cross-namespace references have been blocked",
@@ -144,8 +230,18 @@ impl Context {
             let happening = Happening { severity, reason, message: CONFLICTS.to_owned(), metadata };
             self.events.tell(&kinds::ALERT, &alert.raw, happening);
         }
-        let event = Event { metadata: combined.metadata, ..event.clone() };
-        self.dispatcher.add(self, key, Delivery { alert: alert.clone(), event });
+        let mut event = Event { metadata: combined.metadata, ..event.clone() };
+        if let Some(incident) = &incident {
+            message::tell(&mut event, incident, Timestamp::now().as_second());
+        }
+        if let Some(expression) = alert.raw.annotations().get(message::MESSAGE) {
+            let raw = serde_json::to_value(&*alert.raw).unwrap_or_default();
+            match message::evaluate(expression, &event, &raw, incident.as_ref()) {
+                Ok(message) => event.message = message,
+                Err(problem) => self.tell_alert(alert, "InvalidConfig", problem),
+            }
+        }
+        self.dispatcher.add(self, key, Delivery { alert: alert.clone(), event, incident });
         Ok(())
     }
 

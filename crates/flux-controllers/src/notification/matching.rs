@@ -23,11 +23,7 @@ pub enum Interest<'a> {
 }
 
 pub fn interest<'a>(alert: &'a Alert, event: &Event) -> Interest<'a> {
-    let severity_fits = match alert.spec.event_severity() {
-        EventSeverity::Info => true,
-        EventSeverity::Error => event.is_error(),
-    };
-    if alert.spec.suspend || !severity_fits {
+    if alert.spec.suspend {
         return Interest::No;
     }
     let object = &event.involved_object;
@@ -44,6 +40,14 @@ pub fn interest<'a>(alert: &'a Alert, event: &Event) -> Interest<'a> {
         labelled.push(source);
     }
     if labelled.is_empty() { Interest::No } else { Interest::IfLabelled(labelled) }
+}
+
+/// Whether the event is grave enough for the Alert.
+pub fn severity_fits(alert: &AlertSpec, event: &Event) -> bool {
+    match alert.event_severity() {
+        EventSeverity::Info => true,
+        EventSeverity::Error => event.is_error(),
+    }
 }
 
 pub fn has_labels(wanted: &BTreeMap<String, String>, labels: &BTreeMap<String, String>) -> bool {
@@ -111,7 +115,8 @@ mod tests {
     }
 
     fn wants(spec: serde_json::Value, event: &Event) -> bool {
-        interest(&alert(spec), event) == Interest::Yes
+        let alert = alert(spec);
+        severity_fits(&alert.spec, event) && interest(&alert, event) == Interest::Yes
     }
 
     #[test]

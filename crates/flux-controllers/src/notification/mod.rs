@@ -4,14 +4,20 @@
 //! `settings` (what the Secrets say) → `provider` (which requests that makes; pure) → `send` (with patience).
 //! The listeners run on every replica, whoever holds the Lease; only statuses and finalizers wait for it.
 
+mod commit_status;
 pub mod dispatch;
 mod duplicates;
 pub mod event;
 mod event_server;
+mod github_app;
+mod incident;
 mod known;
 mod matching;
+mod message;
 mod metadata;
+mod nats;
 pub mod provider;
+pub mod receiver;
 mod send;
 mod server;
 mod settings;
@@ -22,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flux_api::kinds;
-use flux_api::notification::{Alert, Provider};
+use flux_api::notification::{Alert, Provider, Receiver};
 use kube::Client;
 use kube::api::DynamicObject;
 use tokio::net::TcpListener;
@@ -34,8 +40,12 @@ use crate::reconcile::{Cache, Events, Metrics, Severity};
 use dispatch::Dispatcher;
 use duplicates::Duplicates;
 use event_server::EventServer;
+use github_app::AppTokens;
+use incident::Incidents;
 use known::Known;
 use matching::Expressions;
+use receiver::Keys;
+use receiver::webhook::WebhookServer;
 
 /// What a listener that is told to end has for the requests it is at.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
@@ -84,10 +94,15 @@ pub struct Context {
     pub metrics: Metrics,
     alerts: Arc<Known<Alert>>,
     providers: Arc<Known<Provider>>,
+    receivers: Arc<Known<Receiver>>,
     dispatcher: Arc<Dispatcher>,
     duplicates: Duplicates,
+    incidents: Incidents,
     expressions: Expressions,
     settings: settings::Remembered,
+    app_tokens: AppTokens,
+    /// What issuers of identity tokens sign with.
+    keys: Keys,
 }
 
 impl Context {
@@ -111,6 +126,8 @@ pub struct Running {
     pub ctx: Arc<Context>,
     /// Where events are accepted.
     pub events_addr: SocketAddr,
+    /// Where webhooks are.
+    pub receiver_addr: SocketAddr,
     stop: CancellationToken,
     servers: Vec<JoinHandle<()>>,
 }
@@ -127,10 +144,14 @@ impl Running {
         let ctx = Arc::new(Context {
             alerts: Known::follow(&cache, &kinds::ALERT),
             providers: Known::follow(&cache, &kinds::PROVIDER),
+            receivers: Known::follow(&cache, &kinds::RECEIVER),
             dispatcher: Arc::default(),
             duplicates: Duplicates::new(options.rate_limit_interval),
+            incidents: Incidents::default(),
             expressions: Expressions::default(),
             settings: settings::Remembered::default(),
+            app_tokens: AppTokens::default(),
+            keys: Keys::default(),
             client,
             cache,
             events,
@@ -138,18 +159,16 @@ impl Running {
             metrics,
         });
         let stop = CancellationToken::new();
-        let listener = TcpListener::bind(ctx.options.events_addr).await?;
-        let events_addr = listener.local_addr()?;
-        let events = server::serve(
-            listener,
-            "events",
-            Arc::new(EventServer(ctx.clone())),
-            ctx.metrics.clone(),
-            stop.clone(),
-        );
-        let servers = vec![tokio::spawn(events)];
+        let events = TcpListener::bind(ctx.options.events_addr).await?;
+        let webhooks = TcpListener::bind(ctx.options.receiver_addr).await?;
+        let (events_addr, receiver_addr) = (events.local_addr()?, webhooks.local_addr()?);
+        let (metrics, answer) = (ctx.metrics.clone(), Arc::new(EventServer(ctx.clone())));
+        let events = server::serve(events, "events", answer, metrics.clone(), stop.clone());
+        let answer = Arc::new(WebhookServer(ctx.clone()));
+        let webhooks = server::serve(webhooks, "webhooks", answer, metrics, stop.clone());
+        let servers = vec![tokio::spawn(events), tokio::spawn(webhooks)];
         ctx.cache.start();
-        Ok(Self { ctx, events_addr, stop, servers })
+        Ok(Self { ctx, events_addr, receiver_addr, stop, servers })
     }
 
     /// Takes nothing new, answers what it is at, and gives what is under way to services a moment.

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use flux_api::notification::Provider;
+use flux_api::Object;
+use flux_api::notification::{Provider, ProviderType};
 use flux_remote::transport::causes;
 use http::StatusCode;
+use k8s_openapi::jiff::Timestamp;
 
-use super::Context;
 use super::dispatch::Delivery;
-use super::provider::{Accept, Request, Settings, Step, plan};
+use super::provider::{Accept, AlertName, Request, Settings, Step, plan, writes_commit_status};
+use super::{Context, commit_status, nats};
 
 const TRIES: u32 = 5;
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -29,7 +31,26 @@ pub enum Failure {
 }
 
 pub async fn execute(ctx: &Context, provider: &Provider, delivery: &Delivery) -> Result<(), Failure> {
-    let settings = ctx.settings.read(&ctx.client, provider).await.map_err(Failure::Setup)?;
+    let mut settings = ctx.settings.read(&ctx.client, provider).await.map_err(Failure::Setup)?;
+    let alert = &delivery.alert;
+    settings.now = Timestamp::now().as_second();
+    settings.incident = delivery.incident.clone();
+    settings.alert = AlertName {
+        namespace: alert.object.namespace().to_owned(),
+        name: alert.object.name().to_owned(),
+        uid: alert.object.metadata.uid.clone().unwrap_or_default(),
+    };
+    if writes_commit_status(settings.provider_type) {
+        let raw = serde_json::to_value(&*alert.raw).unwrap_or_default();
+        settings.commit_status = commit_status::id(&delivery.event, &raw, provider)
+            .map_err(|error| Failure::Setup(format!("failed to create commit status: {error}")))?;
+    }
+    let app = ctx.app_tokens.add(&mut settings).await;
+    app.map_err(|error| Failure::Setup(redacted(&error, &settings)))?;
+    if settings.provider_type == ProviderType::Nats {
+        let published = nats::publish(&delivery.event, &settings).await;
+        return published.map_err(|error| Failure::Send(redacted(&error, &settings)));
+    }
     let steps = plan(&delivery.event, &settings)
         .map_err(|error| Failure::Setup(redacted(&error.to_string(), &settings)))?;
     let mut waiting: std::collections::VecDeque<Step> = steps.into();
@@ -157,7 +178,6 @@ fn redacted(text: &str, settings: &Settings) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flux_api::notification::ProviderType;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -70,6 +70,10 @@ impl Reconcile for Alerts {
             Next::OnChange.if_told(written)
         })
     }
+
+    fn forget(&self, key: &ObjectKey) {
+        self.0.incidents.forget(key);
+    }
 }
 
 fn has_finalizer(raw: &DynamicObject) -> bool {

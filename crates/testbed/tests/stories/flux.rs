@@ -87,6 +87,11 @@ impl Flux {
         }
     }
 
+    /// The controllers at work.
+    pub fn manager(&self) -> &Manager {
+        self.manager.as_ref().expect("they were started")
+    }
+
     /// Where artifacts are kept.
     pub fn storage(&self) -> &std::path::Path {
         self.storage.path()

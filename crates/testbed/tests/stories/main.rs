@@ -26,6 +26,7 @@ mod kustomization_identity;
 mod kustomization_prune;
 mod kustomization_sources;
 mod kustomization_swap;
+mod notification;
 mod oci_repository;
 mod sources;
 #[path = "loop.rs"]

@@ -4,15 +4,24 @@
 //! One file a family of services. Where upstream goes through a map in random order we go by name.
 
 mod alertmanager;
+mod azure_devops;
+mod bitbucket;
 mod datadog;
+mod event_hub;
 mod forward;
+mod git;
+mod gitea;
+mod github;
+mod gitlab;
 mod google_chat;
 mod grafana;
 mod lark;
 mod markdown;
 mod matrix;
 mod opsgenie;
+mod otel;
 mod pagerduty;
+mod pubsub;
 mod request;
 mod sentry;
 mod slack;
@@ -21,7 +30,7 @@ mod telegram;
 mod webex;
 mod zulip;
 
-pub use request::{Accept, Error, Request, Settings, Step};
+pub use request::{Accept, AlertName, Error, Request, Settings, Step};
 
 use flux_api::notification::ProviderType;
 
@@ -48,7 +57,21 @@ pub fn plan(event: &Event, settings: &Settings) -> Result<Vec<Step>, Error> {
         ProviderType::PagerDuty => pagerduty::events(event, settings)?,
         ProviderType::Datadog => datadog::event(event, settings)?,
         ProviderType::Sentry => sentry::envelope(event, settings)?,
-        other => return Err(Error::Unsupported(other)),
+        ProviderType::OpenTelemetry => otel::span(event, settings)?,
+        ProviderType::GooglePubSub => return pubsub::message(event, settings),
+        ProviderType::AzureEventHub => return event_hub::message(event, settings),
+        ProviderType::GitHub => return github::commit_status(event, settings),
+        ProviderType::GitHubDispatch => return github::dispatch(event, settings),
+        ProviderType::GitHubPullRequestComment => return github::comment(event, settings),
+        ProviderType::GitLab => return gitlab::commit_status(event, settings),
+        ProviderType::GitLabMergeRequestComment => return gitlab::comment(event, settings),
+        ProviderType::Gitea => return gitea::commit_status(event, settings),
+        ProviderType::GiteaPullRequestComment => return gitea::comment(event, settings),
+        ProviderType::Bitbucket => return bitbucket::cloud(event, settings),
+        ProviderType::BitbucketServer => return bitbucket::server(event, settings),
+        ProviderType::AzureDevOps => return azure_devops::commit_status(event, settings),
+        // It speaks a protocol of its own: `nats.rs`.
+        ProviderType::Nats => Vec::new(),
     };
     Ok(requests.into_iter().map(Step::only).collect())
 }
@@ -122,6 +145,7 @@ pub(super) mod tests {
             ProviderType::PagerDuty,
             ProviderType::Datadog,
             ProviderType::Sentry,
+            ProviderType::OpenTelemetry,
         ] {
             for address in ["", "canary", "ftp://host/canary", "https://", "/canary", "http://[canary/"] {
                 let mut settings = settings(provider_type, address);

@@ -5,20 +5,35 @@ use sha2::{Digest, Sha256};
 
 use super::{Error, Request, Settings};
 use crate::notification::event::Event;
+use crate::notification::incident::Phase;
 
 pub(super) fn alert(event: &Event, settings: &Settings) -> Result<Vec<Request>, Error> {
     let url = settings.url("Opsgenie hook")?;
     let key = settings.required_token("empty Opsgenie apikey/token")?;
+    let alias = match &settings.incident {
+        Some(incident) if incident.phase == Phase::Resolved => {
+            return close(event, &incident.fingerprint, url, key);
+        }
+        Some(incident) => incident.fingerprint.clone(),
+        None => alias(event, &settings.uid),
+    };
     let object = &event.involved_object;
     let mut details = event.metadata.clone();
     details.insert("severity".to_owned(), event.severity.clone());
     let body = json!({
         "message": format!("{}/{}", object.kind, object.name),
-        "alias": alias(event, &settings.uid),
+        "alias": alias,
         "description": event.message,
         "details": details,
     });
     Ok(vec![Request::post(url, &body).authorization(&format!("GenieKey {key}"))?])
+}
+
+/// The end of an incident closes its alert.
+fn close(event: &Event, alias: &str, mut url: url::Url, key: &str) -> Result<Vec<Request>, Error> {
+    url.path_segments_mut().expect("an http address has a path").pop_if_empty().extend([alias, "close"]);
+    url.set_query(Some("identifierType=alias"));
+    Ok(vec![Request::post(url, &json!({ "note": event.message })).authorization(&format!("GenieKey {key}"))?])
 }
 
 fn alias(event: &Event, provider: &str) -> String {
@@ -52,5 +67,25 @@ mod tests {
         assert_eq!(body["alias"].as_str().unwrap().len(), 64);
         settings.uid = "other".to_owned();
         assert_ne!(requests(&failed(), &settings)[0].body_json()["alias"], body["alias"]);
+    }
+
+    #[test]
+    fn the_end_of_an_incident_closes_its_alert() {
+        use crate::notification::incident::Incident;
+        let mut settings = settings(ProviderType::Opsgenie, "https://api.opsgenie.com/v2/alerts");
+        settings.token = "key".to_owned().into();
+        let incident = |phase| Incident {
+            phase,
+            fingerprint: "f00".to_owned(),
+            since: 0,
+            repeated: 0,
+            folded: Default::default(),
+        };
+        settings.incident = Some(incident(Phase::Started));
+        assert_eq!(requests(&failed(), &settings)[0].body_json()["alias"], "f00");
+        settings.incident = Some(incident(Phase::Resolved));
+        let sent = &requests(&failed(), &settings)[0];
+        assert_eq!(sent.line(), "POST https://api.opsgenie.com/v2/alerts/f00/close?identifierType=alias");
+        assert_eq!(sent.body_json(), json!({ "note": "message" }));
     }
 }

@@ -15,10 +15,11 @@ pub(super) fn events(event: &Event, settings: &Settings) -> Result<Vec<Request>,
     let summary = format!("{description}: {name}");
     let source = format!("Flux {}", event.reporting_controller);
     let details = json!({ "message": event.message, "metadata": event.metadata });
+    let key = settings.incident.as_ref().map_or(&event.involved_object.uid, |incident| &incident.fingerprint);
     let mut alert = json!({
         "routing_key": settings.channel,
         "event_action": if event.is_error() { "trigger" } else { "resolve" },
-        "dedup_key": event.involved_object.uid,
+        "dedup_key": key,
     });
     if event.is_error() {
         alert["payload"] = json!({

@@ -13,6 +13,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde::Serialize;
 use url::Url;
 
+use crate::notification::incident::Incident;
+
 /// A Provider with what its Secrets say.
 #[derive(Clone)]
 pub struct Settings {
@@ -30,8 +32,22 @@ pub struct Settings {
     pub data: BTreeMap<String, SecretString>,
     /// The id of the commit status, for types that write one.
     pub commit_status: String,
+    /// Whose event it is.
+    pub alert: AlertName,
+    /// What the event is about, for an Alert in incident mode.
+    pub incident: Option<Incident>,
+    /// Seconds since 1970, for what is signed with a time.
+    pub now: i64,
     pub transport: Transport,
     pub timeout: Duration,
+}
+
+/// What an Alert is known by.
+#[derive(Clone, Debug, Default)]
+pub struct AlertName {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
 }
 
 impl Settings {
@@ -47,6 +63,9 @@ impl Settings {
             headers: BTreeMap::new(),
             data: BTreeMap::new(),
             commit_status: String::new(),
+            alert: AlertName::default(),
+            incident: None,
+            now: 0,
             transport: Transport { no_redirects: true, ..Transport::default() },
             timeout: Duration::from_secs(15),
         }
@@ -94,8 +113,9 @@ impl Settings {
         }
         secrets.extend(self.headers.values().cloned());
         secrets.extend(self.data.values().map(|value| value.expose().trim().to_owned()));
-        if let Some((_, password)) = self.transport.proxy.as_ref().and_then(|proxy| proxy.login.as_ref()) {
-            secrets.push(password.expose().clone());
+        if let Some(proxy) = &self.transport.proxy {
+            secrets.push(proxy.address.clone());
+            secrets.extend(proxy.login.iter().map(|(_, password)| password.expose().clone()));
         }
         secrets.retain(|secret| !secret.is_empty());
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
@@ -114,8 +134,6 @@ pub enum Error {
     Field { field: &'static str, problem: String },
     #[error("the header '{0}' has a value that cannot be sent")]
     Header(String),
-    #[error("provider {0} not supported")]
-    Unsupported(ProviderType),
     #[error("{service} answered with something that is not understood: {problem}")]
     Answer { service: &'static str, problem: String },
 }

@@ -19,7 +19,7 @@ use crate::error::{CliError, fail};
 use crate::tree::{Invocation, serve};
 
 /// Flags of controllers that run, which nothing here reads yet: given, they are reported.
-const WITHOUT_EFFECT: &[&str] = &["sops-vault-configmap"];
+const WITHOUT_EFFECT: &[&str] = &["sops-vault-configmap", "export-http-path-metrics"];
 
 /// The flags of one process, as one controller sees them.
 #[derive(Clone, Copy)]
