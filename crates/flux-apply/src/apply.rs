@@ -1,5 +1,6 @@
 //! Staged server-side apply: a whole stage passes dry-run before its first write, and only what drifted is written.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +9,15 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
 use serde_json::Value;
 
+use crate::authors::{self, ForeignField};
 use crate::discovery::{self, Mapper};
 use crate::drift::has_drifted;
+use crate::fingerprint::{Fingerprint, Ours};
 use crate::health::{Status, judge};
 use crate::ignore::{self, IgnoreRules};
 use crate::managers;
 use crate::object::{ObjectId, is_marked};
-use crate::order::{Stage, stages};
+use crate::order::{Stage, apply_order, stages};
 
 const GROUP: &str = "kustomize.toolkit.fluxcd.io";
 /// How long a stage waits for its CRDs and namespaces.
@@ -66,6 +69,34 @@ pub struct Options {
     pub ignore: IgnoreRules,
     /// Rewrite managed fields to the version that is applied, before anything else.
     pub migrate_api_version: bool,
+    /// What need not be looked at again.
+    pub verified: Verified,
+    /// Nothing is written unless all of the set passes dry-run, as far as that can be known beforehand.
+    pub all_or_nothing: bool,
+}
+
+type IsVerified = dyn Fn(&ObjectId, &Value) -> Option<Fingerprint> + Send + Sync;
+
+/// Tells of an object and its manifest whether the cluster is known to hold just that: then it is not even tried.
+#[derive(Clone, Default)]
+pub struct Verified(Option<Arc<IsVerified>>);
+
+impl Verified {
+    pub fn by(
+        is_verified: impl Fn(&ObjectId, &Value) -> Option<Fingerprint> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Some(Arc::new(is_verified)))
+    }
+
+    fn of(&self, id: &ObjectId, manifest: &Value) -> Option<Fingerprint> {
+        self.0.as_ref()?(id, manifest)
+    }
+}
+
+impl std::fmt::Debug for Verified {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Verified({})", self.0.is_some())
+    }
 }
 
 impl Options {
@@ -79,7 +110,13 @@ impl Options {
             override_managers: Vec::new(),
             ignore: IgnoreRules::default(),
             migrate_api_version: false,
+            verified: Verified::default(),
+            all_or_nothing: false,
         }
+    }
+
+    fn ours(&self) -> Ours<'_> {
+        Ours { manager: &self.manager, override_managers: &self.override_managers, labels: GROUP }
     }
 }
 
@@ -109,6 +146,26 @@ impl Action {
 pub struct Change {
     pub id: ObjectId,
     pub action: Action,
+    /// What the object is like now; not for what was skipped or deleted.
+    pub fingerprint: Option<Fingerprint>,
+    /// What was there before it was configured.
+    pub found: Option<Found>,
+}
+
+impl Change {
+    pub fn new(id: ObjectId, action: Action) -> Self {
+        Self { id, action, fingerprint: None, found: None }
+    }
+}
+
+/// An object as it was before an apply changed it.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Namespace and name of the Kustomization that its labels named.
+    pub owner: Option<(String, String)>,
+    pub fields: Vec<ForeignField>,
+    /// Fields that are not named one by one.
+    pub more: usize,
 }
 
 /// Why the API server would not do something.
@@ -161,6 +218,15 @@ pub struct Error {
 pub async fn apply(cluster: &Cluster, objects: Vec<Value>, options: &Options) -> Result<Vec<Change>, Error> {
     let mut changes = Vec::new();
     let identified = identify(objects).map_err(|errors| Error { errors, changes: Vec::new() })?;
+    if options.all_or_nothing {
+        let mut identified = identified.clone();
+        // Namespaces before what is in them.
+        identified.sort_by(|(a, _), (b, _)| apply_order(a, b));
+        let errors = rehearse(cluster, &identified, options).await;
+        if !errors.is_empty() {
+            return Err(Error { errors, changes });
+        }
+    }
     // A HelmRelease may bring the kinds that others in the set are of, but only after it was applied.
     let may_bring_kinds = identified.iter().any(|(id, _)| id.kind == "HelmRelease");
     let mut deferred = Vec::new();
@@ -176,6 +242,27 @@ pub async fn apply(cluster: &Cluster, objects: Vec<Value>, options: &Options) ->
         return Ok(changes);
     }
     Err(Error { errors: deferred, changes })
+}
+
+/// Tries the whole set. What only its own CRDs and Namespaces make possible cannot be tried yet.
+async fn rehearse(cluster: &Cluster, set: &[(ObjectId, Value)], options: &Options) -> Vec<String> {
+    let mut coming = BTreeSet::new();
+    let mut errors = Vec::new();
+    for (id, object) in set {
+        let is_namespace = id.kind == "Namespace" && id.group.is_empty();
+        if is_namespace && matches!(cluster.get(id).await, Ok(None)) {
+            coming.insert(id.name.clone());
+        }
+        let unknown = matches!(cluster.mapper.resource(id).await, Err(discovery::Error::NoSuchKind { .. }));
+        let is_defined = unknown && set.iter().any(|(_, other)| defines_kind(other, id));
+        if is_defined || coming.contains(&id.namespace) {
+            continue;
+        }
+        if let Err(error) = examine(cluster, &mut id.clone(), object, options).await {
+            errors.push(error);
+        }
+    }
+    errors
 }
 
 /// Takes objects out of the stage whose kind the server does not know; a line about each.
@@ -212,11 +299,15 @@ pub async fn identities(cluster: &Cluster, objects: &[Value]) -> Vec<ObjectId> {
 }
 
 fn defines_cluster_kind(object: &Value, id: &ObjectId) -> bool {
+    let scope = object.pointer("/spec/scope").and_then(Value::as_str);
+    defines_kind(object, id) && scope == Some("Cluster")
+}
+
+fn defines_kind(object: &Value, id: &ObjectId) -> bool {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     text("/kind") == "CustomResourceDefinition"
         && text("/spec/group") == id.group
         && text("/spec/names/kind") == id.kind
-        && text("/spec/scope") == "Cluster"
 }
 
 fn identify(objects: Vec<Value>) -> Result<Vec<(ObjectId, Value)>, Vec<String>> {
@@ -239,10 +330,11 @@ enum Verdict {
         patches: Vec<Value>,
         /// What is applied instead of the manifest, where fields are ignored.
         payload: Option<Value>,
+        found: Found,
     },
     /// Cannot be changed in place and may be recreated.
     Recreate,
-    Unchanged,
+    Unchanged(Option<Fingerprint>),
     Skip,
 }
 
@@ -269,9 +361,13 @@ async fn apply_stage(
     let mut written = Vec::new();
     for (id, object, verdict) in examined {
         let Ok(verdict) = verdict else { continue };
-        let action =
+        let (action, fingerprint) =
             carry_out(cluster, &id, &object, &verdict, options).await.map_err(|error| vec![error])?;
-        changes.push(Change { id: id.clone(), action });
+        let found = match verdict {
+            Verdict::Configure { found, .. } => Some(found),
+            _ => None,
+        };
+        changes.push(Change { id: id.clone(), action, fingerprint, found });
         if matches!(action, Action::Created | Action::Configured) {
             written.push(id);
         }
@@ -308,6 +404,9 @@ async fn examine(
     let id = &*id;
     if is_left_alone(object) {
         return Ok(Verdict::Skip);
+    }
+    if let Some(fingerprint) = options.verified.of(id, object) {
+        return Ok(Verdict::Unchanged(Some(fingerprint)));
     }
     // The answer to a dry-run says whether the object exists, so what is new needs no look beforehand.
     let dry_run = write(cluster, id, object, options, true).await;
@@ -367,11 +466,27 @@ async fn judge_existing(
         has_drifted(&ignore::without(live, &ignored), &ignore::without(&dry_run, &ignored))
     };
     if patches.is_empty() && !drifted {
-        return Ok(Verdict::Unchanged);
+        return Ok(Verdict::Unchanged(Fingerprint::of_value(live, &options.ours())));
     }
     let payload =
         (!ignored.is_empty()).then(|| ignore::adopted(object, live, &dry_run, &ignored, &options.manager));
-    Ok(Verdict::Configure { patches, payload })
+    let found = found(live, &dry_run, drifted, options);
+    Ok(Verdict::Configure { patches, payload, found })
+}
+
+fn found(live: &Value, dry_run: &Value, drifted: bool, options: &Options) -> Found {
+    let label = |name: &str| {
+        live.get("metadata")?.get("labels")?.get(format!("{GROUP}/{name}"))?.as_str().map(str::to_owned)
+    };
+    let (mut fields, more) =
+        if drifted { authors::foreign_fields(live, dry_run, &options.manager) } else { (Vec::new(), 0) };
+    if fields.is_empty() {
+        let also = &options.override_managers;
+        fields = authors::taken_over(live, |name, operation| {
+            managers::takes_over_from(name, operation, &options.manager, also)
+        });
+    }
+    Found { owner: label("namespace").zip(label("name")), fields, more }
 }
 
 fn is_left_alone(object: &Value) -> bool {
@@ -403,24 +518,28 @@ async fn carry_out(
     object: &Value,
     verdict: &Verdict,
     options: &Options,
-) -> Result<Action, String> {
+) -> Result<(Action, Option<Fingerprint>), String> {
     let failed = |cause: Cause| refusal(id, "apply failed", &cause);
+    let made = |action: Action, result: &Value| (action, Fingerprint::of_value(result, &options.ours()));
     match verdict {
-        Verdict::Skip => Ok(Action::Skipped),
-        Verdict::Unchanged => Ok(Action::Unchanged),
+        Verdict::Skip => Ok((Action::Skipped, None)),
+        Verdict::Unchanged(fingerprint) => Ok((Action::Unchanged, *fingerprint)),
         Verdict::Create => {
-            write(cluster, id, object, options, false).await.map(|_| Action::Created).map_err(failed)
+            let result = write(cluster, id, object, options, false).await.map_err(failed)?;
+            Ok(made(Action::Created, &result))
         }
-        Verdict::Configure { patches, payload } => {
+        Verdict::Configure { patches, payload, .. } => {
             clean_metadata(cluster, id, patches, options)
                 .await
                 .map_err(|cause| refusal(id, "metadata.managedFields cleanup failed", &cause))?;
             let payload = payload.as_ref().unwrap_or(object);
-            write(cluster, id, payload, options, false).await.map(|_| Action::Configured).map_err(failed)
+            let result = write(cluster, id, payload, options, false).await.map_err(failed)?;
+            Ok(made(Action::Configured, &result))
         }
         Verdict::Recreate => {
             delete_and_wait(cluster, id).await.map_err(failed)?;
-            write(cluster, id, object, options, false).await.map(|_| Action::Created).map_err(failed)
+            let result = write(cluster, id, object, options, false).await.map_err(failed)?;
+            Ok(made(Action::Created, &result))
         }
     }
 }

@@ -3,8 +3,10 @@
 //! Ordering, drift, ownership and health are decided by pure functions; `apply` and `prune` carry them out.
 
 pub mod apply;
+pub mod authors;
 pub mod discovery;
 pub mod drift;
+pub mod fingerprint;
 pub mod health;
 pub mod health_exprs;
 pub mod ignore;
@@ -14,8 +16,9 @@ pub mod object;
 pub mod order;
 pub mod prune;
 
-pub use apply::{Action, Change, Cluster, Options, apply, identities};
+pub use apply::{Action, Change, Cluster, Found, Options, Verified, apply, identities};
 pub use discovery::KnownKinds;
+pub use fingerprint::Fingerprint;
 pub use ignore::IgnoreRules;
 pub use inventory::Inventory;
 pub use object::ObjectId;

@@ -80,7 +80,11 @@ fn is_taken_over(entry: &Value, manager: &str, also: &[String]) -> bool {
     if on_subresource(entry) {
         return false;
     }
-    let (name, operation) = (text(entry, "manager"), text(entry, "operation"));
+    takes_over_from(text(entry, "manager"), text(entry, "operation"), manager, also)
+}
+
+/// Whether fields that `name` set by `operation` become ours with the next apply.
+pub(crate) fn takes_over_from(name: &str, operation: &str, manager: &str, also: &[String]) -> bool {
     name.starts_with("kubectl")
         || (name == "before-first-apply" && operation == "Update")
         || (name == manager && operation == "Update")

@@ -26,7 +26,8 @@ impl Owner {
         ]
     }
 
-    fn owns(&self, object: &Value) -> bool {
+    /// Whether `object` carries them.
+    pub fn owns(&self, object: &Value) -> bool {
         self.labels().iter().all(|(key, value)| {
             object
                 .get("metadata")
@@ -58,7 +59,7 @@ pub async fn prune(
     let (mut changes, mut errors, mut survivors) = (Vec::new(), Vec::new(), Vec::new());
     for id in objects {
         match remove(cluster, &id, owner).await {
-            Ok(action) => changes.push(Change { id, action }),
+            Ok(action) => changes.push(Change::new(id, action)),
             Err(cause) => {
                 errors.push(format!("{id} {cause}"));
                 survivors.push(id);
@@ -68,29 +69,44 @@ pub async fn prune(
     if errors.is_empty() { Ok(changes) } else { Err(Error { errors, survivors, changes }) }
 }
 
+/// An object that changes just then is looked at again this often before giving up.
+const LOOKS: usize = 5;
+
 async fn remove(cluster: &Cluster, id: &ObjectId, owner: &Owner) -> Result<Action, String> {
+    for _ in 0..LOOKS {
+        if let Some(action) = look_and_remove(cluster, id, owner).await? {
+            return Ok(action);
+        }
+    }
+    Err("delete failed: the object keeps changing".to_owned())
+}
+
+/// `None` when the object changed between the look and the delete.
+async fn look_and_remove(cluster: &Cluster, id: &ObjectId, owner: &Owner) -> Result<Option<Action>, String> {
     let live = match cluster.get(id).await {
         Ok(Some(live)) => live,
-        Ok(None) => return Ok(Action::Deleted),
+        Ok(None) => return Ok(Some(Action::Deleted)),
         // Without its kind the object cannot be there. Upstream fails here for ever.
-        Err(Cause::NoSuchKind(_)) => return Ok(Action::Deleted),
+        Err(Cause::NoSuchKind(_)) => return Ok(Some(Action::Deleted)),
         Err(cause) => return Err(format!("query failed: {cause}")),
     };
     if !owner.owns(&live) {
-        return Ok(Action::Skipped);
+        return Ok(Some(Action::Skipped));
     }
     let keeps = |key: &str, value: &str| is_marked(&live, &format!("{}/{key}", owner.prefix), value);
     if keeps("prune", "disabled") || keeps("reconcile", "disabled") || keeps("ssa", "Ignore") {
-        return Ok(Action::Skipped);
+        return Ok(Some(Action::Skipped));
     }
     // Only this very object, as it was seen: one that was made again or changed hands meanwhile is somebody else's.
     let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-    let preconditions = Preconditions { uid: text("/metadata/uid"), resource_version: None };
+    let preconditions =
+        Preconditions { uid: text("/metadata/uid"), resource_version: text("/metadata/resourceVersion") };
     let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
     let api = cluster.api(id).await.map_err(|cause| format!("delete failed: {cause}"))?;
     match api.delete(&id.name, &parameters).await {
-        Ok(_) => Ok(Action::Deleted),
-        Err(kube::Error::Api(answer)) if answer.code == 404 => Ok(Action::Deleted),
+        Ok(_) => Ok(Some(Action::Deleted)),
+        Err(kube::Error::Api(answer)) if answer.code == 404 => Ok(Some(Action::Deleted)),
+        Err(kube::Error::Api(answer)) if answer.code == 409 => Ok(None),
         Err(error) => Err(format!("delete failed: {}", Cause::from(error))),
     }
 }

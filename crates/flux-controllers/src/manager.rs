@@ -299,19 +299,24 @@ impl Manager {
                 helm_chart::listen(&self.cache, &charts);
             }
             Controller::Kustomize => {
+                let memory = kustomize::Memory::new(&options.kustomize);
                 let ctx = Arc::new(kustomize::Context {
                     client: self.client.clone(),
                     cache: self.cache.clone(),
                     fetcher: Fetcher::new(self.storage.clone(), options.http_retry),
                     events,
                     cluster: flux_apply::Cluster::new(self.client.clone()),
+                    cloud: flux_remote::cloud::Cloud::new(
+                        flux_remote::cloud::Environment::of_this_process(),
+                        options.source.token_cache_max_size,
+                        options.source.token_cache_max_duration,
+                    ),
                     options: options.kustomize.clone(),
-                    memory: kustomize::Memory::default(),
+                    memory,
                 });
                 let configs = options.kustomize.watched_configs(&tuning);
-                let undecided = ctx.memory.undecided.clone();
-                let queue = self.work(Arc::new(Kustomizations { ctx }), &tuning);
-                kustomization::listen(&self.cache, &queue, &undecided, configs);
+                let queue = self.work(Arc::new(Kustomizations { ctx: ctx.clone() }), &tuning);
+                kustomization::listen(&self.cache, &queue, &ctx.memory, configs);
             }
             Controller::Helm => {
                 let ctx = Arc::new(helm::Context {

@@ -37,6 +37,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     writes: Vec<String>,
+    dry_runs: usize,
     /// The write to break at has come.
     reached: bool,
     broken: bool,
@@ -101,6 +102,11 @@ impl Breaker {
         self.shared.state().writes.clone()
     }
 
+    /// Writes that were only tried.
+    pub fn dry_runs(&self) -> usize {
+        self.shared.state().dry_runs
+    }
+
     /// Waits until the write to break at has come.
     pub async fn reached(&self) {
         loop {
@@ -132,7 +138,11 @@ impl Shared {
             return Fate::Break;
         }
         let path = request.uri().path();
-        if !is_write(request) || !(self.counts)(path) {
+        if !(self.counts)(path) {
+            return Fate::Pass;
+        }
+        if !is_write(request) {
+            state.dry_runs += usize::from(request.method() == Method::PATCH);
             return Fate::Pass;
         }
         state.writes.push(format!("{} {path}", request.method()));

@@ -1,6 +1,7 @@
 //! How a consumer gets the files of an artifact: in place when they are here, over HTTP when not.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use flux_api::artifact::Artifact;
@@ -18,6 +19,8 @@ pub struct Fetcher {
     storage: Arc<Storage>,
     http: reqwest::Client,
     tries: u32,
+    /// Downloads under way, by digest: many consumers of one artifact fetch it once.
+    under_way: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -36,15 +39,32 @@ pub enum Error {
 impl Fetcher {
     /// `storage` is where trees are kept; artifacts it holds itself are never downloaded.
     pub fn new(storage: Arc<Storage>, tries: u32) -> Self {
-        Self { storage, http: reqwest::Client::new(), tries }
+        Self { storage, http: reqwest::Client::new(), tries, under_way: Mutex::default() }
     }
 
     pub async fn tree(&self, artifact: &Artifact) -> Result<Arc<ArtifactTree>, Error> {
         if let Some(tree) = self.stored(artifact).await? {
             return Ok(tree);
         }
+        let turn = self.turn(artifact);
+        let _turn = turn.lock().await;
+        if let Some(tree) = self.stored(artifact).await? {
+            return Ok(tree);
+        }
         self.download(artifact).await?;
         self.stored(artifact).await?.ok_or(Error::NotFound)
+    }
+
+    fn turn(&self, artifact: &Artifact) -> Arc<tokio::sync::Mutex<()>> {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        under_way.retain(|_, turn| turn.strong_count() > 0);
+        let key = format!("{} {}", artifact.digest.as_str(), artifact.url);
+        if let Some(turn) = under_way.get(&key).and_then(Weak::upgrade) {
+            return turn;
+        }
+        let turn = Arc::new(tokio::sync::Mutex::new(()));
+        under_way.insert(key, Arc::downgrade(&turn));
+        turn
     }
 
     /// The artifact as it is, such as a chart; not more than `largest` bytes of it.

@@ -6,15 +6,19 @@ use flux_apply::{Action, Change, Cluster, IgnoreRules, Inventory, ObjectId};
 use serde_json::Value;
 
 use super::brake::{self, Plan};
+use super::drift::{self, Manifests};
 use super::failure::Failure;
 use super::run::Run;
-use super::{handover, health, identity};
+use super::{drift_report, handover, health, identity, owners, self_management, teardown};
+use crate::reconcile::{Cause, ObjectKey};
 
-const MANAGER: &str = "kustomize-controller";
+pub(super) const MANAGER: &str = "kustomize-controller";
 
 /// Applies, prunes and waits for health; what health is about comes back.
 pub(super) async fn apply(run: &mut Run<'_>, objects: Vec<Value>) -> Result<Applied, Failure> {
-    let options = options(run).map_err(|error| Failure::Apply(error.to_string()))?;
+    let mut options = options(run).map_err(|error| Failure::Apply(error.to_string()))?;
+    options.all_or_nothing =
+        !run.ctx.options.upstream_only && self_management::is_itself(&objects, run.object);
     let cluster = identity::cluster(run)
         .await
         .map_err(|error| Failure::Apply(format!("failed to build kube client: {}", error.message())))?;
@@ -29,7 +33,7 @@ pub(super) async fn apply(run: &mut Run<'_>, objects: Vec<Value>) -> Result<Appl
         })?;
     }
     let jobs = jobs_with_ttl(&objects);
-    let changes = match flux_apply::apply(&cluster, objects, &options).await {
+    let changes = match apply_objects(run, &cluster, objects, options).await {
         Ok(changes) => changes,
         Err(error) => {
             let listed = list(&error.changes, is_written);
@@ -38,6 +42,8 @@ pub(super) async fn apply(run: &mut Run<'_>, objects: Vec<Value>) -> Result<Appl
         }
     };
     log(run, &changes);
+    owners::report(run, &old, &changes);
+    drift_report::report(run, &old, &changes);
     let listed = list(&changes, is_written);
     let changed = !listed.is_empty();
     if changed {
@@ -49,6 +55,37 @@ pub(super) async fn apply(run: &mut Run<'_>, objects: Vec<Value>) -> Result<Appl
     let checked = health::Checked { applied: applied.clone(), jobs: jobs.clone(), changed };
     health::check(run, &cluster, checked).await?;
     Ok(Applied { applied, jobs })
+}
+
+/// What nobody touched since it was last applied is left alone; what is applied now is remembered as such.
+async fn apply_objects(
+    run: &Run<'_>,
+    cluster: &Cluster,
+    objects: Vec<Value>,
+    mut options: flux_apply::Options,
+) -> Result<Vec<Change>, flux_apply::apply::Error> {
+    // Other clusters are not watched.
+    if run.object.spec.kube_config.is_some() {
+        return flux_apply::apply(cluster, objects, &options).await;
+    }
+    let (drift, key) = (run.ctx.memory.drift.clone(), ObjectKey::of(run.raw));
+    // Another spec may mean another way to apply.
+    let seed = run.raw.metadata.generation.unwrap_or_default().unsigned_abs();
+    let manifests = Manifests::new(&objects, seed);
+    // Whoever asks for a run wants to know how things are, and the watch may be a moment behind.
+    if run.worker.cause != Cause::Request {
+        let (known, owner) = (drift.clone(), key.clone());
+        options.verified = flux_apply::Verified::by(move |id, manifest| {
+            known.is_verified(&owner, id, drift::mark(manifest, seed))
+        });
+    }
+    let applying = drift.applying(&key);
+    let result = flux_apply::apply(cluster, objects, &options).await;
+    if let Ok(changes) = &result {
+        drift.verified(&run.ctx.cluster, &key, changes, &manifests);
+    }
+    drop(applying);
+    result
 }
 
 /// What was applied and not skipped, and which of it are Jobs that delete themselves.
@@ -107,7 +144,8 @@ async fn prune(
         return Ok(());
     }
     let revision = run.artifact.as_ref().map(|artifact| artifact.revision.to_string()).unwrap_or_default();
-    if handover::is_pending(run, &revision) {
+    run.ctx.memory.drift.forget(&gone);
+    if handover::is_pending(run, &revision, &gone).await {
         // They stay in the inventory, and the next run deletes what nobody took over.
         run.set_inventory(&old.union(new));
         run.again = Some(handover::AGAIN);
@@ -119,10 +157,15 @@ async fn prune(
         brake::plan(run, cluster, gone, old).await
     };
     brake::report(run, &plan);
-    let kept = new.union(&Inventory::of(plan.held()));
+    let steps = teardown::steps(run, cluster, plan.delete).await;
+    if !steps.later.is_empty() {
+        run.again = Some(teardown::AGAIN);
+    }
+    let kept =
+        new.union(&Inventory::of(plan.held.iter().map(|(id, _)| id))).union(&Inventory::of(&steps.later));
     let mut listed: Vec<Change> = Vec::new();
-    listed.extend(plan.protected.iter().map(|id| Change { id: id.clone(), action: Action::Skipped }));
-    match flux_apply::prune(cluster, plan.delete, &run.owner()).await {
+    listed.extend(plan.protected.iter().map(|id| Change::new(id.clone(), Action::Skipped)));
+    match flux_apply::prune(cluster, steps.now, &run.owner()).await {
         Ok(changes) => {
             run.set_inventory(&kept);
             listed.extend(changes);

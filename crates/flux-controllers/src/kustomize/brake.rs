@@ -15,8 +15,12 @@ use crate::reconcile::Severity;
 
 /// Names the plan that may go.
 const RELEASE: &str = "fluxcd.rs/release-prune";
+/// The share of the inventory, in percent, that may go at once.
+const RATIO: &str = "fluxcd.rs/prune-brake";
 pub(super) const CONDITION: &str = "PruneHeld";
 const SYSTEM: [&str; 4] = ["kube-system", "default", "kube-public", "kube-node-lease"];
+/// Objects that a message names.
+const MOST_NAMED: usize = 20;
 /// Kinds that tell whether somebody uses a namespace, with their plurals.
 const TELLING: [(&str, &str, &str); 9] = [
     ("v1", "Pod", "pods"),
@@ -35,7 +39,7 @@ const TELLING: [(&str, &str, &str); 9] = [
 pub(super) struct Plan {
     pub(super) delete: Vec<ObjectId>,
     /// With the reason.
-    held: Vec<(ObjectId, String)>,
+    pub(super) held: Vec<(ObjectId, String)>,
     /// Never deleted.
     pub(super) protected: Vec<ObjectId>,
 }
@@ -46,7 +50,7 @@ impl Plan {
         Self { delete: gone, ..Self::default() }
     }
 
-    pub(super) fn held(&self) -> impl Iterator<Item = &ObjectId> {
+    fn held(&self) -> impl Iterator<Item = &ObjectId> {
         self.held.iter().map(|(id, _)| id)
     }
 
@@ -76,12 +80,35 @@ pub(super) async fn plan(
             plan.delete.push(id);
         }
     }
+    hold_many(run, &mut plan, inventory);
     let released = kube::ResourceExt::annotations(run.raw).get(RELEASE);
     if !plan.held.is_empty() && released == Some(&plan.name()) {
         let held = std::mem::take(&mut plan.held);
         plan.delete.extend(held.into_iter().map(|(id, _)| id));
     }
     plan
+}
+
+/// Holds everything when too much of the inventory would go at once, where somebody asked for that.
+fn hold_many(run: &Run<'_>, plan: &mut Plan, inventory: &Inventory) {
+    let annotation = kube::ResourceExt::annotations(run.raw).get(RATIO).map(|text| percent(text));
+    let Some(most) = annotation.unwrap_or(run.ctx.options.prune_brake_percent) else { return };
+    let (gone, all) = (plan.delete.len(), inventory.entries().count());
+    if gone == 0 || gone * 100 <= all * usize::from(most) {
+        return;
+    }
+    let why = format!("{gone} of {all} objects would go, and more than {most}% are held");
+    plan.held.extend(std::mem::take(&mut plan.delete).into_iter().map(|id| (id, why.clone())));
+}
+
+/// `50%` or `50`; what cannot be read holds everything, since somebody wanted a brake.
+fn percent(text: &str) -> Option<u8> {
+    let number = text.trim().trim_end_matches('%').trim_end();
+    Some(number.parse().ok().filter(|percent| *percent <= 100).unwrap_or(0))
+}
+
+pub(super) fn is_protected_namespace(name: &str) -> bool {
+    SYSTEM.contains(&name)
 }
 
 fn is_protected(id: &ObjectId, own: &str) -> bool {
@@ -169,7 +196,11 @@ pub(super) fn report(run: &mut Run<'_>, plan: &Plan) {
         run.conditions().delete(CONDITION);
         return;
     }
-    let held: Vec<String> = plan.held.iter().map(|(id, why)| format!("{id} ({why})")).collect();
+    let mut held: Vec<String> =
+        plan.held.iter().take(MOST_NAMED).map(|(id, why)| format!("{id} ({why})")).collect();
+    if plan.held.len() > MOST_NAMED {
+        held.push(format!("and {} more", plan.held.len() - MOST_NAMED));
+    }
     let name = plan.name();
     let message = format!(
         "not deleted although Git dropped it: {}; to delete it, annotate this object with {RELEASE}: {name}, and reconcile",
@@ -208,6 +239,14 @@ mod tests {
         ));
         assert!(!is_protected(&id("", "Namespace", "apps"), "flux-system"));
         assert!(!is_protected(&id(crd, "CustomResourceDefinition", "widgets.example.org"), "x"));
+    }
+
+    #[test]
+    fn a_share_is_a_percentage_and_nonsense_holds_everything() {
+        for (text, expected) in [("50%", 50), (" 20 ", 20), ("100%", 100), ("0", 0), ("101", 0), ("half", 0)]
+        {
+            assert_eq!(percent(text), Some(expected), "{text}");
+        }
     }
 
     #[test]

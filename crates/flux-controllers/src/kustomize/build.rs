@@ -24,7 +24,7 @@ use super::kms::ServiceKeys;
 use super::kustomization::short;
 use super::observe::Sources;
 use super::run::Run;
-use super::{keys, kms, manifests, remote_bases, unchanged};
+use super::{keys, kms, manifests, remote_bases, target_namespace, unchanged};
 use crate::artifact::{ArtifactTree, fetch};
 use crate::reconcile::Severity;
 
@@ -101,6 +101,8 @@ pub(super) async fn build(run: &mut Run<'_>, inputs: Inputs, revision: &Revision
         match result {
             Ok(built) => {
                 check_macs(run, &built.macs)?;
+                let before = task.namespaces_before(run, &built)?;
+                target_namespace::check(run, &before)?;
                 let basis = task.basis(&built.questions);
                 return Ok(Built { objects: finish(run, built)?, basis });
             }
@@ -142,7 +144,25 @@ impl Task {
         }
     }
 
+    /// The names that the Namespaces had before `targetNamespace` gave them its own; none where it did not.
+    fn namespaces_before(&self, run: &Run<'_>, built: &Manifests) -> Result<Vec<String>, Failure> {
+        let target = self.spec.target_namespace.as_deref().filter(|target| !target.is_empty());
+        let Some(target) = target.filter(|_| !run.ctx.options.upstream_only) else { return Ok(Vec::new()) };
+        if !target_namespace::names(&built.objects).iter().any(|name| name == target) {
+            return Ok(Vec::new());
+        }
+        // Rare, so the build is simply done again without it.
+        let mut spec = self.spec.clone();
+        spec.target_namespace = None;
+        let built = self.build_with(&spec).map_err(|error| Failure::Build(error.to_string()))?;
+        Ok(target_namespace::names(&built.objects))
+    }
+
     fn build(&self) -> Result<Manifests, Error> {
+        self.build_with(&self.spec)
+    }
+
+    fn build_with(&self, spec: &KustomizationSpec) -> Result<Manifests, Error> {
         let mut all = Mounted::new();
         let files: &dyn Files = match &self.trees[..] {
             [(at, tree)] if at.is_root() => tree.as_ref(),
@@ -154,7 +174,7 @@ impl Task {
             }
         };
         flux_build::kustomization(&Input {
-            spec: &self.spec,
+            spec,
             files,
             variables: self.variables.as_ref(),
             strict: self.strict,
@@ -181,7 +201,17 @@ async fn fetch(run: &Run<'_>, sources: &Sources) -> Result<Vec<(TreePath, Arc<Ar
 
 async fn fetch_one(run: &Run<'_>, artifact: &Artifact) -> Result<Arc<ArtifactTree>, Failure> {
     let requeue = run.ctx.options.requeue_dependency;
-    run.worker.outside(run.ctx.fetcher.tree(artifact)).await.map_err(|error| match error {
+    // A download is tried for minutes; when the source has something newer, that is what is wanted.
+    let fetched = run
+        .worker
+        .outside(async {
+            tokio::select! {
+                fetched = run.ctx.fetcher.tree(artifact) => Some(fetched),
+                () = run.worker.preempted() => None,
+            }
+        })
+        .await;
+    fetched.ok_or(Failure::Superseded)?.map_err(|error| match error {
         fetch::Error::NotFound => Failure::ArtifactGone(requeue.into()),
         error => Failure::Fetch(error.to_string()),
     })

@@ -38,6 +38,9 @@ pub(super) enum Failure {
     Prune(String),
     #[error("{0}")]
     Unhealthy(String),
+    /// The source has another artifact by now, which goes before the one that could not be had yet.
+    #[error("the source has changed")]
+    Superseded,
     /// Something newer arrived while this run was waiting: what it was.
     #[error("New reconciliation triggered by {0}")]
     Preempted(String),
@@ -49,7 +52,8 @@ impl Failure {
             Failure::SourceMissing(_)
             | Failure::NoArtifact(_)
             | Failure::ArtifactGone(_)
-            | Failure::Fetch(_) => "ArtifactFailed",
+            | Failure::Fetch(_)
+            | Failure::Superseded => "ArtifactFailed",
             Failure::AccessDenied(_) | Failure::ExternalArtifactDenied(_) => "AccessDenied",
             Failure::InvalidExpression(_) => "InvalidCELExpression",
             Failure::FeatureGateDisabled => "FeatureGateDisabled",

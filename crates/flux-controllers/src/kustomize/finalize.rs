@@ -3,25 +3,34 @@
 use flux_api::condition::{self, READY};
 use flux_api::kustomize::{DeletionPolicy, Kustomization};
 use flux_api::names::FINALIZER;
-use flux_apply::{Action, ObjectId};
+use flux_apply::{Action, Inventory, ObjectId};
 
 use super::apply::list;
 use super::handover;
 use super::identity::{self, NoIdentity};
 use super::observe::{SourceKey, artifact};
 use super::run::{KIND, Run, STATUS_MANAGER};
+use super::teardown::{self, Steps};
 use crate::reconcile::{Next, Severity, status};
 
 pub(super) async fn finalize(run: &mut Run<'_>) -> Next {
-    if takes_its_objects_along(run.object) && is_waited_for(run) {
+    if takes_its_objects_along(run.object)
+        && (is_waited_for(run).await || teardown::has_finalizing_dependents(run))
+    {
         return Next::RetryAfter(handover::AGAIN);
     }
-    if takes_its_objects_along(run.object)
-        && let Err(message) = delete_objects(run).await
-    {
-        tracing::warn!(%message, "objects could not be deleted");
-        run.note_request();
-        return Next::Backoff.if_told(run.write().await);
+    if takes_its_objects_along(run.object) {
+        match delete_objects(run).await {
+            Ok(Left::Nothing) => {}
+            Ok(Left::Some) => {
+                return Next::RetryAfter(teardown::AGAIN).if_told(run.write().await);
+            }
+            Err(message) => {
+                tracing::warn!(%message, "objects could not be deleted");
+                run.note_request();
+                return Next::Backoff.if_told(run.write().await);
+            }
+        }
     }
     match status::remove_finalizer(&run.ctx.client, KIND, run.raw, STATUS_MANAGER, FINALIZER).await {
         Ok(()) => Next::OnChange,
@@ -30,36 +39,53 @@ pub(super) async fn finalize(run: &mut Run<'_>) -> Next {
 }
 
 /// A Kustomization that was renamed is one that goes and one that comes: the latter first takes over what both mean.
-fn is_waited_for(run: &Run<'_>) -> bool {
+async fn is_waited_for(run: &Run<'_>) -> bool {
     let source = SourceKey::primary(run.object);
     let found = source.and_then(|source| run.ctx.cache.get(source.kind_row(), &source.key));
     let revision = found.as_deref().and_then(artifact).map(|artifact| artifact.revision.to_string());
-    revision.is_some_and(|revision| handover::is_pending(run, &revision))
+    match revision {
+        Some(revision) => handover::is_pending(run, &revision, &run.inventory().objects()).await,
+        None => false,
+    }
 }
 
-async fn delete_objects(run: &Run<'_>) -> Result<(), String> {
+/// Whether there is more to delete when others are done.
+enum Left {
+    Nothing,
+    Some,
+}
+
+async fn delete_objects(run: &mut Run<'_>) -> Result<Left, String> {
     let objects = run.inventory().objects();
     if objects.is_empty() {
-        return Ok(());
+        return Ok(Left::Nothing);
     }
+    run.ctx.memory.drift.forget(&objects);
     let cluster = match identity::cluster(run).await {
         Ok(cluster) => cluster,
         // With the account or the cluster gone, nobody can delete them any more; waiting would be for ever.
         Err(NoIdentity::Missing(why)) => {
             tracing::warn!(%why, "the objects are left behind");
             tell(run, Severity::Error, format!("unable to prune objects: \n{}", names(&objects)));
-            return Ok(());
+            return Ok(Left::Nothing);
         }
         Err(NoIdentity::Refused(why)) => return Err(why),
     };
-    let changes = match flux_apply::prune(&cluster, objects, &run.owner()).await {
+    let Steps { now, later } = teardown::steps(run, &cluster, objects).await;
+    let changes = match flux_apply::prune(&cluster, now, &run.owner()).await {
         Ok(changes) => changes,
         Err(error) => {
             tell(run, Severity::Error, "pruning for deleted resource failed".to_owned());
             return Err(error.to_string());
         }
     };
-    tell(run, Severity::Info, list(&changes, |_| true));
+    if !changes.is_empty() {
+        tell(run, Severity::Info, list(&changes, |_| true));
+    }
+    if !later.is_empty() {
+        run.set_inventory(&Inventory::of(&later));
+        return Ok(Left::Some);
+    }
     if run.object.spec.deletion_policy == Some(DeletionPolicy::WaitForTermination) {
         let deleted: Vec<ObjectId> = changes
             .into_iter()
@@ -71,7 +97,7 @@ async fn delete_objects(run: &Run<'_>) -> Result<(), String> {
             tell(run, Severity::Error, "failed to wait for resources termination".to_owned());
         }
     }
-    Ok(())
+    Ok(Left::Nothing)
 }
 
 /// With the reason that Ready has, as upstream does: an object that goes gets no new one.

@@ -3,16 +3,19 @@
 //! applier of the same source see the revision, for a while.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use flux_api::Object;
 use flux_api::condition::{self, ConditionStatus};
 use flux_api::kustomize::Kustomization;
 use flux_api::revision::Revision;
+use flux_apply::{Inventory, ObjectId};
+use kube::api::DynamicObject;
 
+use super::build;
 use super::dependencies::kustomization;
-use super::observe::SourceKey;
+use super::observe::{self, SourceKey};
 use super::run::{KIND, Run};
 use crate::reconcile::ObjectKey;
 
@@ -26,14 +29,25 @@ const MOST: usize = 100_000;
 #[derive(Default)]
 pub struct Waiting(Mutex<BTreeMap<ObjectKey, (String, Instant)>>);
 
-/// Whether others may still take over what this one would delete at `revision`.
-pub(super) fn is_pending(run: &Run<'_>, revision: &str) -> bool {
+/// What those apply that cannot start yet, by object, generation and revision; `None` where it cannot be told.
+#[derive(Default)]
+pub struct Claims(Mutex<BTreeMap<ObjectKey, Claim>>);
+
+struct Claim {
+    generation: i64,
+    revision: String,
+    ids: Option<Arc<Inventory>>,
+}
+
+/// Whether others may still take over `gone`, which this one would delete at `revision`.
+pub(super) async fn is_pending(run: &Run<'_>, revision: &str, gone: &[ObjectId]) -> bool {
     if run.ctx.options.upstream_only {
         return false;
     }
     let key = ObjectKey::of(run.raw);
+    let behind = others_are_behind(run, revision, gone).await;
     let mut waiting = run.ctx.memory.waiting.0.lock().unwrap_or_else(PoisonError::into_inner);
-    if !others_are_behind(run, revision) {
+    if !behind {
         waiting.remove(&key);
         return false;
     }
@@ -47,13 +61,68 @@ pub(super) fn is_pending(run: &Run<'_>, revision: &str) -> bool {
     since.1.elapsed() < LONGEST
 }
 
-fn others_are_behind(run: &Run<'_>, revision: &str) -> bool {
+async fn others_are_behind(run: &Run<'_>, revision: &str, gone: &[ObjectId]) -> bool {
     let Some(source) = SourceKey::primary(run.object) else { return false };
     let own = ObjectKey::of(run.raw);
-    run.ctx.cache.list(KIND).iter().filter(|raw| ObjectKey::of(raw) != own).any(|raw| {
-        kustomization(raw)
-            .is_some_and(|other| SourceKey::all(&other).contains(&source) && !has_seen(&other, revision))
-    })
+    let mut stuck = Vec::new();
+    for raw in run.ctx.cache.list(KIND).into_iter().filter(|raw| ObjectKey::of(raw) != own) {
+        let Some(other) = kustomization(&raw) else { continue };
+        if !SourceKey::all(&other).contains(&source) || has_seen(&other, revision) {
+            continue;
+        }
+        if !waits_for_dependencies(&other) {
+            return true;
+        }
+        stuck.push((raw, other));
+    }
+    // Whoever waits for its dependencies may do so for ever; what it would apply can be found out now.
+    for (raw, other) in stuck {
+        if claims(run, &raw, &other, revision).await.is_none_or(|ids| gone.iter().any(|id| ids.contains(id)))
+        {
+            return true;
+        }
+    }
+    false
+}
+
+fn waits_for_dependencies(other: &Kustomization) -> bool {
+    let ready = condition::find(other.conditions(), condition::READY);
+    ready.is_some_and(|ready| ready.status == ConditionStatus::False && ready.reason == "DependencyNotReady")
+}
+
+/// The ids of what `other` is going to apply.
+async fn claims(
+    run: &Run<'_>,
+    raw: &DynamicObject,
+    other: &Kustomization,
+    revision: &str,
+) -> Option<Arc<Inventory>> {
+    let (key, generation) = (ObjectKey::of(raw), other.generation());
+    let known = || run.ctx.memory.claims.0.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(claim) = known().get(&key)
+        && claim.generation == generation
+        && claim.revision == revision
+    {
+        return claim.ids.clone();
+    }
+    let ids = peek(run, raw, other).await.map(Arc::new);
+    let mut known = known();
+    if known.len() >= MOST {
+        known.clear();
+    }
+    known.insert(key, Claim { generation, revision: revision.to_owned(), ids: ids.clone() });
+    ids
+}
+
+/// Builds what `other` would apply, and applies nothing.
+async fn peek(run: &Run<'_>, raw: &DynamicObject, other: &Kustomization) -> Option<Inventory> {
+    let mut theirs = Run::new(run.ctx, raw, other, run.worker);
+    let sources = observe::sources(&theirs).ok()?;
+    let revision = sources.main().revision.clone();
+    let inputs = build::inputs(&theirs, &sources).await.ok()?;
+    let built = build::build(&mut theirs, inputs, &revision).await.ok()?;
+    let ids = flux_apply::identities(&run.ctx.cluster, &built.objects).await;
+    Some(Inventory::of(&ids))
 }
 
 /// Whether `other` has done with `revision` what it can, or will do nothing at all.

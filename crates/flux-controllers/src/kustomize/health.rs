@@ -1,5 +1,6 @@
 //! Waiting until what was applied is healthy. The wait is outside of the worker, and anything newer ends it.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flux_api::Object;
@@ -11,6 +12,7 @@ use flux_apply::health_exprs::Judge;
 use flux_apply::{Cluster, ObjectId};
 use futures::StreamExt;
 use k8s_openapi::jiff::Timestamp;
+use tokio::sync::Notify;
 
 use super::failure::Failure;
 use super::observe::{SourceKey, artifact};
@@ -19,6 +21,8 @@ use super::run::{KIND, Run, since};
 /// How long a wait looks at an object before it looks again; longer for objects that take their time.
 const FIRST_POLL: Duration = Duration::from_millis(250);
 const LAST_POLL: Duration = Duration::from_secs(5);
+/// The same for what is watched, where only the clock may change a verdict.
+const WATCHED_POLL: Duration = Duration::from_secs(20);
 /// Objects that are looked at together.
 const AT_ONCE: usize = 8;
 
@@ -79,10 +83,24 @@ async fn announce(run: &mut Run<'_>) {
 /// Ends when all is settled, when the time is up, or when something newer arrives.
 async fn wait(run: &Run<'_>, eyes: &Eyes<'_>, mut open: Open) -> Result<Open, Failure> {
     let deadline = tokio::time::Instant::now() + run.timeout();
+    let drift = run.object.spec.kube_config.is_none().then(|| run.ctx.memory.drift.clone());
+    let told = Arc::new(Notify::new());
     let watching = async {
         let mut pause = FIRST_POLL;
+        if let Some(drift) = &drift {
+            drift.subscribe(open.ids(), &told);
+        }
+        let mut is_first = true;
         loop {
-            tokio::time::sleep_until(deadline.min(tokio::time::Instant::now() + pause)).await;
+            // Whatever is watched tells when there is something to see; only the clock may change a verdict besides. The
+            // first look after the subscription is for what happened before it.
+            let all_watched = !is_first && drift.as_ref().is_some_and(|drift| drift.sees_all(open.ids()));
+            let wait = if all_watched { WATCHED_POLL } else { pause };
+            tokio::select! {
+                () = told.notified() => tokio::time::sleep(FIRST_POLL).await,
+                () = tokio::time::sleep_until(deadline.min(tokio::time::Instant::now() + wait)) => {}
+            }
+            is_first = false;
             pause = (pause * 2).min(LAST_POLL);
             open = eyes.again(open).await;
             if open.is_settled() || tokio::time::Instant::now() >= deadline {
@@ -128,6 +146,10 @@ struct Open {
 }
 
 impl Open {
+    fn ids(&self) -> impl Iterator<Item = &ObjectId> {
+        self.objects.iter().map(|(id, _)| id)
+    }
+
     fn is_settled(&self) -> bool {
         let failed = |(_, status): &(ObjectId, Status)| *status == Status::Failed;
         self.objects.iter().all(failed) || (self.fail_fast && self.objects.iter().any(failed))

@@ -161,6 +161,9 @@ fn conclude(run: &mut Run<'_>, result: Result<(), Failure>) -> Next {
         Ok(()) => return conclude_success(run),
         Err(failure) => failure,
     };
+    if let Failure::Superseded = &failure {
+        return Next::Now;
+    }
     if let Failure::Preempted(by) = &failure {
         return conclude_preempted(run, by, &failure);
     }

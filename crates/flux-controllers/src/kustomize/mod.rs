@@ -7,6 +7,8 @@ mod apply;
 mod brake;
 mod build;
 mod dependencies;
+mod drift;
+mod drift_report;
 mod failure;
 mod finalize;
 mod handover;
@@ -20,8 +22,12 @@ pub mod kustomization;
 pub mod manifests;
 pub mod observe;
 mod options;
+mod owners;
 mod remote_bases;
 mod run;
+mod self_management;
+mod target_namespace;
+mod teardown;
 mod typed;
 mod unchanged;
 mod wake;
@@ -47,12 +53,13 @@ pub struct Context {
     pub fetcher: Fetcher,
     pub events: Events,
     pub cluster: flux_apply::Cluster,
+    /// Identities of clouds, for key services.
+    pub cloud: flux_remote::cloud::Cloud,
     pub options: Options,
     pub memory: Memory,
 }
 
 /// What is remembered from run to run. Losing it costs time, never correctness.
-#[derive(Default)]
 pub struct Memory {
     /// Digests of encrypted files whose authentication code agreed.
     verified_macs: Mutex<BTreeSet<[u8; 32]>>,
@@ -61,7 +68,38 @@ pub struct Memory {
     remote_clusters: kubeconfig::Clusters,
     remote_bases: remote_bases::Fetched,
     waiting: handover::Waiting,
+    claims: handover::Claims,
+    teardown: teardown::Since,
+    dependents: teardown::Since,
+    conflicts: owners::Conflicts,
+    /// Advice that was given, by Kustomization, object and field.
+    advice: Mutex<BTreeSet<String>>,
+    /// What others do to applied objects.
+    pub drift: Arc<drift::Drift>,
     builds: unchanged::Builds,
     /// Those that found, or may be finding, a dependency not ready.
     pub undecided: Undecided,
+}
+
+impl Memory {
+    pub fn new(options: &Options) -> Self {
+        Self {
+            verified_macs: Mutex::default(),
+            reported_macs: Mutex::default(),
+            remote_clusters: kubeconfig::Clusters::default(),
+            remote_bases: remote_bases::Fetched::default(),
+            waiting: handover::Waiting::default(),
+            claims: handover::Claims::default(),
+            teardown: teardown::Since::default(),
+            dependents: teardown::Since::default(),
+            conflicts: owners::Conflicts::default(),
+            advice: Mutex::default(),
+            drift: drift::Drift::new(
+                options.watch_drift && !options.upstream_only,
+                options.override_managers.clone(),
+            ),
+            builds: unchanged::Builds::default(),
+            undecided: Undecided::default(),
+        }
+    }
 }

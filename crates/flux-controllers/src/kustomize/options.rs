@@ -40,6 +40,10 @@ pub struct Options {
     /// Allow kubeconfig files to switch off certificate checks.
     pub insecure_kubeconfig_tls: bool,
     pub gates: Gates,
+    /// Watch what was applied, so that what others do to it is noticed at once.
+    pub watch_drift: bool,
+    /// Hold a prune that would delete more than this share of the inventory, in percent.
+    pub prune_brake_percent: Option<u8>,
     /// Do everything as upstream does, also where we think we know better.
     pub upstream_only: bool,
 }
@@ -77,6 +81,8 @@ impl Default for Options {
             insecure_kubeconfig_exec: false,
             insecure_kubeconfig_tls: false,
             gates: Gates::default(),
+            watch_drift: true,
+            prune_brake_percent: None,
             upstream_only: false,
         }
     }

@@ -1,7 +1,7 @@
 //! One run of a reconcile: the object, what it looked like, what it becomes; its status and its events.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use flux_api::Object;
@@ -13,7 +13,8 @@ use flux_api::meta::{Inventory as StatusInventory, InventoryEntry};
 use flux_api::names::RECONCILE_REQUEST;
 use flux_api::time::Time;
 use flux_apply::health_exprs::Judge;
-use flux_apply::{Inventory, Owner};
+use flux_apply::order::apply_order;
+use flux_apply::{Inventory, ObjectId, Owner};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -25,6 +26,8 @@ use crate::reconcile::{Conditions, ObjectKey, Severity, Worker, status};
 
 pub(super) const KIND: &Kind = &kinds::KUSTOMIZATION;
 pub(super) const STATUS_MANAGER: &str = "gotk-kustomize-controller";
+/// Pieces of advice that are remembered.
+const MOST_ADVICE: usize = 20_000;
 const LEAST_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) struct Run<'a> {
@@ -100,10 +103,19 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn set_inventory(&mut self, inventory: &Inventory) {
-        let entries = inventory
+        // In the order of the apply, as upstream writes it, so that a swap leaves it alone.
+        let mut objects: Vec<(Option<ObjectId>, InventoryEntry)> = inventory
             .entries()
-            .map(|(id, version)| InventoryEntry { id: id.to_owned(), version: version.to_owned() })
+            .map(|(id, version)| {
+                let entry = InventoryEntry { id: id.to_owned(), version: version.to_owned() };
+                (ObjectId::from_inventory(id, version), entry)
+            })
             .collect();
+        objects.sort_by(|(a, _), (b, _)| match (a, b) {
+            (Some(a), Some(b)) => apply_order(a, b),
+            (a, b) => a.is_none().cmp(&b.is_none()),
+        });
+        let entries = objects.into_iter().map(|(_, entry)| entry).collect();
         self.status.inventory = Some(StatusInventory { entries });
     }
 
@@ -119,6 +131,15 @@ impl<'a> Run<'a> {
         let took = GoDuration::from(self.started.elapsed());
         let outcome = Outcome { digest: &digest, status, took, metadata };
         history::add(&mut self.status.history, outcome, Time::new(Timestamp::now()));
+    }
+
+    /// Whether advice is given for the first time, to this Kustomization.
+    pub(super) fn advise(&self, advice: &str) -> bool {
+        let mut given = self.ctx.memory.advice.lock().unwrap_or_else(PoisonError::into_inner);
+        if given.len() >= MOST_ADVICE {
+            given.clear();
+        }
+        given.insert(format!("{} {advice}", ObjectKey::of(self.raw)))
     }
 
     pub(super) fn note_request(&mut self) {

@@ -80,12 +80,18 @@ pub(super) async fn conclude(run: &mut Run<'_>, inputs: &Inputs) -> Result<bool,
 }
 
 fn candidate(run: &Run<'_>) -> Option<Arc<Remembered>> {
+    let key = ObjectKey::of(run.raw);
+    if run.ctx.memory.drift.take_due(&key) {
+        // Git is the same, but the cluster is not.
+        run.ctx.memory.builds.forget(&key);
+        return None;
+    }
     let requested = run.raw.annotations().get(RECONCILE_REQUEST);
     let is_settled = run.object.observed_generation() == Some(run.object.generation())
         && condition::is(&run.status.conditions, READY, ConditionStatus::True)
         && (requested.is_none() || requested == run.status.last_handled_reconcile_at.as_ref());
     let may = is_settled && run.worker.cause == Cause::Change && !run.ctx.options.upstream_only;
-    run.ctx.memory.builds.get(&ObjectKey::of(run.raw)).filter(|_| may)
+    run.ctx.memory.builds.get(&key).filter(|_| may)
 }
 
 /// A digest of what the artifact answers.

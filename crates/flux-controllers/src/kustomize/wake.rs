@@ -8,17 +8,19 @@ use flux_api::kinds::{self, Kind};
 use flux_api::kustomize::Kustomization;
 use kube::api::DynamicObject;
 
-use super::Undecided;
 use super::dependencies::{dependents_care_about, kustomization};
 use super::observe::{SourceKey, artifact};
 use super::run::KIND;
+use super::{Memory, Undecided};
 use crate::reconcile::{Cache, Cause, Change, Index, ObjectKey, Queue, Watched};
 
 const SOURCES: [&Kind; 4] =
     [&kinds::GIT_REPOSITORY, &kinds::OCI_REPOSITORY, &kinds::BUCKET, &kinds::EXTERNAL_ARTIFACT];
 
 /// Connects the changes of other objects to the queue. `configs` selects the ConfigMaps and Secrets that are watched.
-pub fn listen(cache: &Arc<Cache>, queue: &Arc<Queue>, undecided: &Undecided, configs: Option<String>) {
+pub fn listen(cache: &Arc<Cache>, queue: &Arc<Queue>, memory: &Memory, configs: Option<String>) {
+    memory.drift.connect(cache, queue);
+    let undecided = &memory.undecided;
     let index =
         cache.index(KIND, |object| kustomization(object).map(|object| terms(&object)).unwrap_or_default());
     for kind in SOURCES {
@@ -111,10 +113,14 @@ impl Waker {
     }
 }
 
-/// Upstream looks at the revision only. A digest that changes with the revision staying is another artifact, too.
+/// Upstream looks at the revision only. A digest that changes with the revision staying is another artifact, too; and
+/// whoever tries to download from where nothing is any more has to know of the new place.
 fn has_another_artifact(change: &Change) -> bool {
     let identity = |object: &Option<Arc<DynamicObject>>| {
-        object.as_deref().and_then(artifact).map(|artifact| (artifact.revision, artifact.digest))
+        object
+            .as_deref()
+            .and_then(artifact)
+            .map(|artifact| (artifact.revision, artifact.digest, artifact.url))
     };
     let new = identity(&change.new);
     new.is_some() && new != identity(&change.old)

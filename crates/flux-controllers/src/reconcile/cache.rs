@@ -89,6 +89,11 @@ impl Cache {
         }
     }
 
+    /// The only namespace that is watched, where it is only one.
+    pub fn namespace(&self) -> Option<String> {
+        self.namespace.clone()
+    }
+
     /// Has the server filter a kind of which nobody here needs the rest. Before anything of it is watched.
     pub fn only(&self, kind: &'static Kind, selector: &str) {
         self.shards.write().unwrap_or_else(PoisonError::into_inner).insert(kind.kind, selector.to_owned());

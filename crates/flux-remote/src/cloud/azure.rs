@@ -52,7 +52,7 @@ pub(super) async fn registry(
 }
 
 /// A token for `scope`, of the account or of the pod we run in.
-async fn token(
+pub(super) async fn token(
     env: &Environment,
     scope: &str,
     account: Option<&Account>,

@@ -30,14 +30,24 @@ pub(super) async fn registry(
     if !is_known {
         return Err(Error::Registry { provider: "GCP", registry: registry.to_owned(), pattern: PATTERN });
     }
-    let token = match account {
-        Some(account) => exchange(env, account, transport, now).await?,
-        None => machine_token(env, transport, now).await?,
-    };
+    let token = token(env, account, transport, now).await?;
     Ok((
         Credentials::Basic { username: "oauth2accesstoken".to_owned(), password: token.value },
         token.expires,
     ))
+}
+
+/// A token of the account, or of the pod we run in.
+pub(super) async fn token(
+    env: &Environment,
+    account: Option<&Account>,
+    transport: &Transport,
+    now: Timestamp,
+) -> Result<Token, Error> {
+    match account {
+        Some(account) => exchange(env, account, transport, now).await,
+        None => machine_token(env, transport, now).await,
+    }
 }
 
 /// Whom a ServiceAccount's token has to be for: the cluster's pool, or a provider that an annotation names.

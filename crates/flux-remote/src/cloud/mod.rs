@@ -106,6 +106,7 @@ pub struct Cloud {
     environment: Environment,
     registries: TokenCache<Credentials>,
     keys: TokenCache<Keys>,
+    tokens: TokenCache<SecretString>,
 }
 
 impl Cloud {
@@ -114,6 +115,7 @@ impl Cloud {
             environment,
             registries: TokenCache::new(cached, longest),
             keys: TokenCache::new(cached, longest),
+            tokens: TokenCache::new(cached, longest),
         }
     }
 
@@ -174,9 +176,34 @@ impl Cloud {
         Ok(keys)
     }
 
+    /// A token for the services of Azure (for `scope`) or Google.
+    pub async fn token(
+        &self,
+        provider: Provider,
+        scope: &str,
+        account: Option<&Account>,
+        transport: &Transport,
+        now: Timestamp,
+    ) -> Result<SecretString, Error> {
+        let key = cache_key(provider, scope, account, transport);
+        if let Some(known) = self.tokens.get(&key, now) {
+            return Ok(known);
+        }
+        let env = &self.environment;
+        let token = match provider {
+            Provider::Azure => azure::token(env, scope, account, transport, now).await?,
+            Provider::Gcp => gcp::token(env, account, transport, now).await?,
+            Provider::Aws => {
+                return Err(Error::Configuration("Amazon is asked with keys, not with tokens".to_owned()));
+            }
+        };
+        self.tokens.put(key, token.value.clone(), token.expires, now);
+        Ok(token.value)
+    }
+
     /// How often something was found in memory, and how often not.
     pub fn counts(&self) -> CacheCounts {
-        self.registries.counts() + self.keys.counts()
+        self.registries.counts() + self.keys.counts() + self.tokens.counts()
     }
 }
 

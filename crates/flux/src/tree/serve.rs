@@ -76,6 +76,8 @@ static KUSTOMIZE: &[Flag] = &[
     int("concurrent-ssa", "4"),
     boolean("no-remote-bases"),
     boolean("require-sops-mac"),
+    boolean("no-drift-watch"),
+    string("prune-brake-percent", ""),
     string("compat", ""),
     string("default-decryption-service-account", ""),
     string("sops-age-secret", ""),

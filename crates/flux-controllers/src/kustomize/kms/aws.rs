@@ -19,6 +19,16 @@ pub(super) struct Credentials {
     session: Option<String>,
 }
 
+impl From<flux_remote::bucket::Keys> for Credentials {
+    fn from(keys: flux_remote::bucket::Keys) -> Self {
+        Self {
+            id: keys.access_key,
+            secret: keys.secret_key.expose().to_owned(),
+            session: keys.session_token.map(|token| token.expose().to_owned()),
+        }
+    }
+}
+
 impl Credentials {
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
         let value = read_yaml(bytes)?;
@@ -42,11 +52,78 @@ pub(super) async fn decrypt(
     context: &BTreeMap<String, String>,
     wrapped: &str,
 ) -> Result<KeyPart, String> {
-    // `arn:aws:kms:<region>:<account>:key/<id>`
-    let region = arn.split(':').nth(3).filter(|region| is_region(region)).ok_or("its ARN names no region")?;
-    let suffix = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
-    let host = format!("kms.{region}.{suffix}");
+    let region = region(arn)?;
+    let host = host("kms", region);
     decrypt_at(http, &format!("https://{host}/"), &host, credentials, region, (arn, context, wrapped)).await
+}
+
+/// `arn:aws:kms:<region>:<account>:key/<id>`
+pub(super) fn region(arn: &str) -> Result<&str, String> {
+    let region = arn.split(':').nth(3).filter(|region| is_region(region));
+    region.ok_or_else(|| "its ARN names no region".to_owned())
+}
+
+fn host(service: &str, region: &str) -> String {
+    let suffix = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
+    format!("{service}.{region}.{suffix}")
+}
+
+/// The keys of a role that these ones may assume, as sops writes it beside the key.
+pub(super) async fn assume(
+    http: &reqwest::Client,
+    credentials: &Credentials,
+    region: &str,
+    role: &str,
+) -> Result<Credentials, String> {
+    let host = host("sts", region);
+    assume_at(http, &format!("https://{host}/"), &host, credentials, region, role).await
+}
+
+async fn assume_at(
+    http: &reqwest::Client,
+    url: &str,
+    host: &str,
+    credentials: &Credentials,
+    region: &str,
+    role: &str,
+) -> Result<Credentials, String> {
+    let body = url::form_urlencoded::Serializer::new(String::new())
+        .append_pair("Action", "AssumeRole")
+        .append_pair("Version", "2011-06-15")
+        .append_pair("RoleArn", role)
+        .append_pair("RoleSessionName", "sops@flux")
+        .finish();
+    let now = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+    let mut headers = BTreeMap::from([
+        ("content-type", "application/x-www-form-urlencoded".to_owned()),
+        ("host", host.to_owned()),
+        ("x-amz-date", now.clone()),
+    ]);
+    if let Some(session) = &credentials.session {
+        headers.insert("x-amz-security-token", session.clone());
+    }
+    let authorization = authorization(credentials, (region, "sts"), &now, &headers, &body);
+    let mut request = http.post(url).body(body).header("authorization", authorization);
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    let answer = request.send().await.map_err(|error| error.without_url().to_string())?;
+    let status = answer.status();
+    let text = answer.text().await.map_err(|error| error.without_url().to_string())?;
+    let field = |name: &str| {
+        let (_, rest) = text.split_once(&format!("<{name}>"))?;
+        rest.split_once(&format!("</{name}>")).map(|(value, _)| value.to_owned())
+    };
+    if !status.is_success() {
+        let said: String = field("Message").unwrap_or_default().chars().take(200).collect();
+        return Err(format!("the role could not be assumed: HTTP {}: {said}", status.as_u16()));
+    }
+    let need = |name: &str| field(name).ok_or_else(|| format!("the role came without {name}"));
+    Ok(Credentials {
+        id: need("AccessKeyId")?,
+        secret: need("SecretAccessKey")?,
+        session: Some(need("SessionToken")?),
+    })
 }
 
 /// What stands in a host name must not be able to leave it.
@@ -78,7 +155,7 @@ async fn decrypt_at(
     if let Some(session) = &credentials.session {
         headers.insert("x-amz-security-token", session.clone());
     }
-    let authorization = authorization(credentials, region, &now, &headers, &body);
+    let authorization = authorization(credentials, (region, "kms"), &now, &headers, &body);
     let mut request = http.post(url).body(body).header("authorization", authorization);
     for (name, value) in headers {
         request = request.header(name, value);
@@ -90,7 +167,7 @@ async fn decrypt_at(
 
 fn authorization(
     credentials: &Credentials,
-    region: &str,
+    (region, service): (&str, &str),
     now: &str,
     headers: &BTreeMap<&str, String>,
     body: &str,
@@ -100,10 +177,10 @@ fn authorization(
     let listed: String = headers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
     let canonical = format!("POST\n/\n\n{listed}\n{signed}\n{}", hex(&Sha256::digest(body)));
     let day = &now[..8];
-    let scope = format!("{day}/{region}/kms/aws4_request");
+    let scope = format!("{day}/{region}/{service}/aws4_request");
     let text = format!("AWS4-HMAC-SHA256\n{now}\n{scope}\n{}", hex(&Sha256::digest(canonical)));
     let mut key = format!("AWS4{}", credentials.secret).into_bytes();
-    for part in [day, region, "kms", "aws4_request"] {
+    for part in [day, region, service, "aws4_request"] {
         key = sign(&key, part);
     }
     let signature = hex(&sign(&key, &text));
@@ -125,7 +202,7 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::fake;
+    use super::super::tests::{fake, fake_text};
     use super::*;
 
     fn credentials() -> Credentials {
@@ -158,6 +235,28 @@ mod tests {
         let body: Value = serde_json::from_str(body).unwrap();
         assert_eq!(body["EncryptionContext"]["team"], "a");
         assert_eq!(body["CiphertextBlob"], "d3JhcHBlZA==");
+    }
+
+    #[tokio::test]
+    async fn a_role_is_assumed_with_the_keys_at_hand() {
+        let answer = "<AssumeRoleResponse><Credentials><AccessKeyId>LENT</AccessKeyId><SecretAccessKey>s</SecretAccessKey>\
+                      <SessionToken>t</SessionToken></Credentials></AssumeRoleResponse>";
+        let (address, seen) = fake_text(200, answer).await;
+        let http = super::super::client().unwrap();
+        let role = "arn:aws:iam::1:role/sops";
+        let (own, host) = (credentials(), "sts.eu-west-1.amazonaws.com");
+        let lent = assume_at(&http, &address, host, &own, "eu-west-1", role).await.unwrap();
+        assert_eq!((lent.name().as_str(), lent.session.as_deref()), ("AWS access key LENT", Some("t")));
+        let (_, headers, body) = seen.lock().unwrap()[0].clone();
+        assert!(
+            body.contains("Action=AssumeRole")
+                && body.contains("RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fsops")
+        );
+        assert!(headers["authorization"].to_str().unwrap().contains("/eu-west-1/sts/aws4_request"));
+        let (address, _) = fake_text(403, "<Error><Message>not you</Message></Error>").await;
+        let refused =
+            assume_at(&http, &address, "sts.x", &credentials(), "eu-west-1", role).await.err().unwrap();
+        assert_eq!(refused, "the role could not be assumed: HTTP 403: not you");
     }
 
     /// The example of AWS' documentation for deriving a signing key.

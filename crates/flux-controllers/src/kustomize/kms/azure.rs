@@ -58,11 +58,10 @@ fn utf8(bytes: &[u8]) -> Vec<u8> {
 
 pub(super) async fn decrypt(
     http: &reqwest::Client,
-    credentials: &Credentials,
+    token: &str,
     [vault, name, version]: [&str; 3],
     wrapped: &str,
 ) -> Result<KeyPart, String> {
-    let token = token(http, credentials, vault).await?;
     let url = format!("{}/keys/{name}/{version}/decrypt?api-version=7.4", vault.trim_end_matches('/'));
     let body = json!({ "alg": "RSA-OAEP-256", "value": wrapped });
     let answer = send(http.post(url).bearer_auth(token).json(&body)).await?;
@@ -70,7 +69,11 @@ pub(super) async fn decrypt(
     URL_SAFE_NO_PAD.decode(text).map(KeyPart::new).map_err(|_| "the answer is no base64".to_owned())
 }
 
-async fn token(http: &reqwest::Client, credentials: &Credentials, vault: &str) -> Result<String, String> {
+pub(super) async fn token(
+    http: &reqwest::Client,
+    credentials: &Credentials,
+    vault: &str,
+) -> Result<String, String> {
     let url =
         format!("{}/{}/oauth2/v2.0/token", credentials.authority.trim_end_matches('/'), credentials.tenant);
     let form = [
@@ -84,7 +87,7 @@ async fn token(http: &reqwest::Client, credentials: &Credentials, vault: &str) -
     token.map(str::to_owned).ok_or_else(|| "the answer holds no access_token".to_owned())
 }
 
-fn scope(vault: &str) -> &'static str {
+pub(super) fn scope(vault: &str) -> &'static str {
     if vault.contains(".vault.azure.cn") {
         "https://vault.azure.cn/.default"
     } else if vault.contains(".vault.usgovcloudapi.net") {
@@ -107,7 +110,8 @@ mod tests {
         );
         let credentials = Credentials::read(text.as_bytes()).unwrap();
         let http = super::super::client().unwrap();
-        assert!(decrypt(&http, &credentials, [&address, "key", "1"], "d3JhcHBlZA").await.is_ok());
+        let token = token(&http, &credentials, &address).await.unwrap();
+        assert!(decrypt(&http, &token, [&address, "key", "1"], "d3JhcHBlZA").await.is_ok());
         let seen = seen.lock().unwrap();
         assert_eq!(seen[0].0, "/T/oauth2/v2.0/token");
         assert!(seen[0].2.contains("client_id=C"), "{}", seen[0].2);

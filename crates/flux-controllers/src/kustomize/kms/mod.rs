@@ -1,15 +1,20 @@
-//! Keys that a key service unwraps: AWS KMS, Azure Key Vault, and the transit engine of Vault or OpenBao, each with the
-//! credentials of the Kustomization's own Secret. What is not supported is refused by name.
+//! Keys that a key service unwraps: AWS KMS, Azure Key Vault, Google Cloud KMS, and the transit engine of Vault or OpenBao,
+//! each with the credentials of the Kustomization's own Secret, or with the identity that it or this pod has.
 //!
 //! Requests follow no redirect: credentials stay with the host they were meant for.
 
 mod aws;
 mod azure;
+mod gcp;
+mod login;
 mod vault;
 
 use std::time::Duration;
 
 use flux_build::decrypt::Keyring;
+use flux_remote::cloud::Provider;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
 use serde_json::Value;
 use sops::{KeyPart, Recipient};
 
@@ -25,7 +30,7 @@ pub(super) struct ServiceKeys {
     vault_token: Option<String>,
     aws: Option<aws::Credentials>,
     azure: Option<azure::Credentials>,
-    has_gcp: bool,
+    gcp: Option<gcp::Credentials>,
 }
 
 impl ServiceKeys {
@@ -50,8 +55,10 @@ impl ServiceKeys {
                 Ok(Some(name))
             }
             "sops.gcp-kms" => {
-                self.has_gcp = true;
-                Ok(Some("GCP credentials".to_owned()))
+                let credentials = gcp::Credentials::read(value)?;
+                let name = credentials.name();
+                self.gcp = Some(credentials);
+                Ok(Some(name))
             }
             _ => Ok(None),
         }
@@ -67,7 +74,8 @@ pub(super) async fn unwrap(
 ) {
     let Ok(http) = client() else { return };
     for recipient in recipients {
-        let asking = tokio::time::timeout(TIMEOUT, ask(&http, services, recipient));
+        let asking: BoxFuture<'_, _> = Box::pin(ask(run, &http, services, recipient));
+        let asking = tokio::time::timeout(TIMEOUT, asking);
         let answer = run.worker.outside(asking).await;
         let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {} s", TIMEOUT.as_secs())));
         keyring.answer(recipient, answer);
@@ -79,27 +87,49 @@ fn client() -> Result<reqwest::Client, reqwest::Error> {
 }
 
 async fn ask(
+    run: &Run<'_>,
     http: &reqwest::Client,
     services: &ServiceKeys,
     recipient: &Recipient,
 ) -> Result<KeyPart, String> {
     match recipient {
         Recipient::Vault { address, engine_path, key_name, wrapped } => {
-            let token = services.vault_token.as_deref().ok_or("no sops.vault-token at hand")?;
-            vault::decrypt(http, token, [address, engine_path, key_name], wrapped).await
+            let token = match &services.vault_token {
+                Some(token) => token.clone(),
+                None => login::vault_token(run, http, address).await?,
+            };
+            vault::decrypt(http, &token, [address, engine_path, key_name], wrapped).await
         }
         Recipient::AwsKms { arn, role, context, wrapped, .. } => {
-            let credentials = services.aws.as_ref().ok_or("no sops.aws-kms at hand")?;
-            if !role.is_empty() {
-                return Err("assuming a role for AWS KMS is not supported yet".to_owned());
+            let region = aws::region(arn)?;
+            let lent;
+            let own = match &services.aws {
+                Some(credentials) => credentials,
+                None => {
+                    lent = login::aws_keys(run, region).await?;
+                    &lent
+                }
+            };
+            if role.is_empty() {
+                return aws::decrypt(http, own, arn, context, wrapped).await;
             }
-            aws::decrypt(http, credentials, arn, context, wrapped).await
+            let assumed = aws::assume(http, own, region, role).await?;
+            aws::decrypt(http, &assumed, arn, context, wrapped).await
         }
         Recipient::AzureKeyVault { vault_url, name, version, wrapped } => {
-            let credentials = services.azure.as_ref().ok_or("no sops.azure-kv at hand")?;
-            azure::decrypt(http, credentials, [vault_url, name, version], wrapped).await
+            let token = match &services.azure {
+                Some(credentials) => azure::token(http, credentials, vault_url).await?,
+                None => login::token(run, Provider::Azure, azure::scope(vault_url)).await?,
+            };
+            azure::decrypt(http, &token, [vault_url, name, version], wrapped).await
         }
-        Recipient::GcpKms { .. } => Err("GCP KMS is not supported yet".to_owned()),
+        Recipient::GcpKms { resource_id, wrapped } => {
+            let token = match &services.gcp {
+                Some(credentials) => credentials.token(http, Timestamp::now().as_second()).await?,
+                None => login::token(run, Provider::Gcp, "").await?,
+            };
+            gcp::decrypt(http, gcp::SERVICE, &token, resource_id, wrapped).await
+        }
         Recipient::HuaweiKms { .. } => Err("Huawei Cloud KMS is not supported".to_owned()),
         Recipient::Age { .. } | Recipient::Pgp { .. } => Err("no key service has this key".to_owned()),
     }
@@ -145,6 +175,11 @@ mod tests {
 
     /// A service that answers everything alike, and remembers what it was asked.
     pub(super) async fn fake(status: u16, answer: Value) -> (String, Seen) {
+        fake_text(status, &answer.to_string()).await
+    }
+
+    pub(super) async fn fake_text(status: u16, answer: &str) -> (String, Seen) {
+        let answer = answer.to_owned();
         let seen: Seen = Arc::default();
         let log = seen.clone();
         let router = Router::new().fallback(move |uri: Uri, headers: HeaderMap, body: Bytes| {
@@ -152,7 +187,7 @@ mod tests {
             async move {
                 let text = String::from_utf8_lossy(&body).into_owned();
                 log.lock().unwrap().push((uri.to_string(), headers, text));
-                (StatusCode::from_u16(status).unwrap(), answer.to_string())
+                (StatusCode::from_u16(status).unwrap(), answer)
             }
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -161,21 +196,14 @@ mod tests {
         (address, seen)
     }
 
-    fn vault(address: &str) -> Recipient {
-        Recipient::Vault {
-            address: address.to_owned(),
-            engine_path: "transit".to_owned(),
-            key_name: "flux".to_owned(),
-            wrapped: "vault:v1:abc".to_owned(),
-        }
-    }
-
     #[tokio::test]
     async fn vault_is_asked_with_the_token_of_the_secret() {
         let (address, seen) = fake(200, json!({"data": {"plaintext": "a2V5"}})).await;
         let mut services = ServiceKeys::default();
         services.import("sops.vault-token", b" s.token\n").unwrap();
-        assert!(ask(&client().unwrap(), &services, &vault(&address)).await.is_ok());
+        let token = services.vault_token.clone().unwrap();
+        let place = [address.as_str(), "transit", "flux"];
+        assert!(vault::decrypt(&client().unwrap(), &token, place, "vault:v1:abc").await.is_ok());
         let seen = seen.lock().unwrap();
         let (path, headers, body) = &seen[0];
         assert_eq!(path, "/v1/transit/decrypt/flux");
@@ -186,18 +214,8 @@ mod tests {
     #[tokio::test]
     async fn a_refusal_is_told_in_the_words_of_the_service_without_the_token() {
         let (address, _) = fake(403, json!({"errors": ["permission denied"]})).await;
-        let mut services = ServiceKeys::default();
-        services.import("sops.vault-token", b"s.token").unwrap();
-        let error = ask(&client().unwrap(), &services, &vault(&address)).await.err().unwrap();
+        let place = [address.as_str(), "transit", "flux"];
+        let error = vault::decrypt(&client().unwrap(), "s.token", place, "vault:v1:abc").await.err().unwrap();
         assert_eq!(error, "HTTP 403: permission denied");
-        let without = ask(&client().unwrap(), &ServiceKeys::default(), &vault(&address)).await.err().unwrap();
-        assert_eq!(without, "no sops.vault-token at hand");
-    }
-
-    #[tokio::test]
-    async fn what_is_not_supported_is_refused_by_name() {
-        let recipient = Recipient::GcpKms { resource_id: "projects/p".to_owned(), wrapped: String::new() };
-        let error = ask(&client().unwrap(), &ServiceKeys::default(), &recipient).await.err().unwrap();
-        assert!(error.contains("GCP KMS"), "{error}");
     }
 }

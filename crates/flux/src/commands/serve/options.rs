@@ -337,8 +337,26 @@ fn kustomize(flags: &Flags<'_>) -> Result<kustomize::Options, CliError> {
         insecure_kubeconfig_exec: flags.is("insecure-kubeconfig-exec"),
         insecure_kubeconfig_tls: flags.is("insecure-kubeconfig-tls"),
         gates: kustomize::Gates::from_features(&gates),
-        upstream_only: flags.text("compat") == "upstream",
+        watch_drift: !flags.is("no-drift-watch"),
+        prune_brake_percent: brake_percent(&flags.text("prune-brake-percent"))?,
+        upstream_only: upstream_only(&flags.text("compat"))?,
     })
+}
+
+fn brake_percent(text: &str) -> Result<Option<u8>, CliError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let percent = text.trim_end_matches('%').parse().ok().filter(|percent| *percent <= 100);
+    percent.map(Some).ok_or_else(|| fail!("--prune-brake-percent: '{text}' is no percentage from 0 to 100"))
+}
+
+fn upstream_only(text: &str) -> Result<bool, CliError> {
+    match text {
+        "" => Ok(false),
+        "upstream" => Ok(true),
+        other => Err(fail!("--compat: '{other}' is unknown; there is 'upstream'")),
+    }
 }
 
 fn helm(flags: &Flags<'_>) -> Result<helm::Options, CliError> {
