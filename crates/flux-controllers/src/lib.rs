@@ -5,6 +5,7 @@
 
 pub mod artifact;
 pub mod helm;
+pub mod image;
 pub mod kustomize;
 pub mod manager;
 pub mod notification;

@@ -17,6 +17,10 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::artifact::{Fetcher, Storage, StorageOptions, serve};
 use crate::helm::helm_release::HelmReleases;
+use crate::image::image_policy::{self, ImagePolicies};
+use crate::image::image_repository::ImageRepositories;
+use crate::image::run::Images;
+use crate::image::tags::{Checksum, TagStore};
 use crate::kustomize::kustomization::{self, Kustomizations};
 use crate::notification::receiver::reconciler::{self, Receivers};
 use crate::notification::static_objects::{Alerts, Providers};
@@ -33,7 +37,7 @@ use crate::source::helm_repository::HelmRepositories;
 use crate::source::oci_repository::OciRepositories;
 use crate::source::skeleton::Sources;
 use crate::watcher::artifact_generator::{self, ArtifactGenerators};
-use crate::{helm, kustomize, notification, source, watcher};
+use crate::{helm, image, kustomize, notification, source, watcher};
 
 /// What is under way when the process is told to end has this long.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
@@ -72,6 +76,7 @@ pub struct ManagerOptions {
     pub source: source::Options,
     pub kustomize: kustomize::Options,
     pub helm: helm::Options,
+    pub reflector: image::ReflectorOptions,
     pub watcher: watcher::Options,
     pub notification: notification::Options,
     /// A folder of this machine that some GitRepositories mean.
@@ -114,6 +119,7 @@ pub const AVAILABLE: &[Controller] = &[
     Controller::Kustomize,
     Controller::Helm,
     Controller::Notification,
+    Controller::ImageReflector,
     Controller::SourceWatcher,
 ];
 
@@ -144,6 +150,7 @@ impl ManagerOptions {
             source: source::Options::upstream(),
             kustomize: kustomize::Options::default(),
             helm: helm::Options::upstream(),
+            reflector: image::ReflectorOptions::upstream(),
             watcher: watcher::Options::upstream(),
             notification: notification::Options::upstream(),
             local: None,
@@ -336,7 +343,7 @@ impl Manager {
                 helm::watches::listen(&self.cache, &queue, watch_configs);
             }
             Controller::Notification => {} // above: its listeners run already
-            Controller::ImageReflector => {}
+            Controller::ImageReflector => self.reflect_images(events, &tuning, options),
             Controller::ImageAutomation => {}
             Controller::SourceWatcher => {
                 let ctx = Arc::new(watcher::Context {
@@ -371,6 +378,32 @@ impl Manager {
             address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
         }
         Some(format!("http://{address}/"))
+    }
+
+    fn reflect_images(&mut self, events: Events, tuning: &Tuning, options: &ManagerOptions) {
+        let checksum = match tuning.gates.is("FluxStorage") {
+            true => Checksum::Sha256,
+            false => Checksum::Adler32,
+        };
+        let reflector = options.reflector.clone();
+        let tags = TagStore::new(&options.storage_path, checksum, reflector.compression_threshold);
+        let ctx = Arc::new(image::Reflector {
+            client: self.client.clone(),
+            cache: self.cache.clone(),
+            events,
+            tags,
+            hosts: image::hosts::Hosts::new(tuning.concurrent),
+            cloud: flux_remote::cloud::Cloud::new(
+                flux_remote::cloud::Environment::of_this_process(),
+                reflector.token_cache_max_size,
+                reflector.token_cache_max_duration,
+            ),
+            object_level_workload_identity: tuning.gates.is("ObjectLevelWorkloadIdentity"),
+            options: reflector,
+        });
+        self.work(Arc::new(Images(ImageRepositories { ctx: ctx.clone() })), tuning);
+        let policies = self.work(Arc::new(Images(ImagePolicies { ctx })), tuning);
+        image_policy::listen(&self.cache, &policies);
     }
 
     /// Has `reconciler` work on its kind; the queue is for those who wake its objects.

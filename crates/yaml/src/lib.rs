@@ -31,7 +31,7 @@ mod sort;
 mod timestamp;
 
 pub use decode::{Decoder, go_syntax, node_to_json, to_json, to_json_strict};
-pub use edit::{replace_scalar, scalar_source};
+pub use edit::{replace_scalar, scalar_source, string_edit};
 pub use emit::{
     CollectionStyle, Dialect, EmitError, Emitter, Layout, format_document, format_document_with, format_node,
     format_node_with, kustomize_json, kustomize_yaml, kustomize_yaml_into, to_yaml_sigs,

@@ -2,14 +2,14 @@
 
 use flux_api::secret::SecretString;
 use flux_api::source::{CloudProvider, HelmRepositorySpec};
-use flux_remote::cloud::{Account, Provider};
+use flux_remote::cloud::{Account, Cloud, Provider};
 use flux_remote::oci::{Credentials, Registry, Repository};
 use flux_remote::transport::Transport;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::jiff::Timestamp;
-use kube::Api;
 use kube::api::PostParams;
+use kube::{Api, Client};
 
 use super::Context;
 use super::access::{self, Secrets};
@@ -50,9 +50,41 @@ pub async fn for_charts(
         .map_err(|error| format!("failed to construct Helm client: {error}"))
 }
 
+/// Who a controller is at a cloud.
+pub struct Identity<'a> {
+    pub client: &'a Client,
+    pub cloud: &'a Cloud,
+    /// For objects that name nobody.
+    pub default_service_account: Option<&'a str>,
+    pub object_level_workload_identity: bool,
+}
+
+impl Context {
+    pub(super) fn identity(&self) -> Identity<'_> {
+        Identity {
+            client: &self.client,
+            cloud: &self.cloud,
+            default_service_account: self.options.default_service_account.as_deref(),
+            object_level_workload_identity: self.object_level_workload_identity,
+        }
+    }
+}
+
 /// Credentials from the cloud, where a provider is named.
 pub async fn cloud(
     ctx: &Context,
+    namespace: &str,
+    provider: CloudProvider,
+    repository: &Repository,
+    service_account: Option<&str>,
+    transport: &Transport,
+) -> Result<Option<Credentials>, String> {
+    cloud_as(&ctx.identity(), namespace, provider, repository, service_account, transport).await
+}
+
+/// The same for any controller.
+pub async fn cloud_as(
+    identity: &Identity<'_>,
     namespace: &str,
     provider: CloudProvider,
     repository: &Repository,
@@ -67,9 +99,9 @@ pub async fn cloud(
     };
     // A client certificate is for the registry, not for a cloud's token server.
     let transport = Transport { proxy: transport.proxy.clone(), ..Transport::default() };
-    let account = account(ctx, namespace, provider, service_account, &transport).await?;
+    let account = account_as(identity, namespace, provider, service_account, &transport).await?;
     let found =
-        ctx.cloud.registry(provider, repository, account.as_ref(), &transport, Timestamp::now()).await;
+        identity.cloud.registry(provider, repository, account.as_ref(), &transport, Timestamp::now()).await;
     found.map(Some).map_err(|error| error.to_string())
 }
 
@@ -81,15 +113,25 @@ pub async fn account(
     name: Option<&str>,
     transport: &Transport,
 ) -> Result<Option<Account>, String> {
-    let default = ctx.options.default_service_account.as_deref();
-    let Some(name) = name.or(default).filter(|_| ctx.object_level_workload_identity) else {
+    account_as(&ctx.identity(), namespace, provider, name, transport).await
+}
+
+async fn account_as(
+    identity: &Identity<'_>,
+    namespace: &str,
+    provider: Provider,
+    name: Option<&str>,
+    transport: &Transport,
+) -> Result<Option<Account>, String> {
+    let name = name.or(identity.default_service_account);
+    let Some(name) = name.filter(|_| identity.object_level_workload_identity) else {
         return Ok(None);
     };
-    let api: Api<ServiceAccount> = Api::namespaced(ctx.client.clone(), namespace);
+    let api: Api<ServiceAccount> = Api::namespaced(identity.client.clone(), namespace);
     let failed = |error: kube::Error| format!("failed to get service account '{namespace}/{name}': {error}");
     let object = api.get(name).await.map_err(failed)?;
     let annotations = object.metadata.annotations.unwrap_or_default();
-    let audience = ctx
+    let audience = identity
         .cloud
         .audience(provider, &annotations, transport)
         .await

@@ -627,7 +627,7 @@ fn contents_hash(name: &str, staged: &Staged) -> u32 {
     adler32(text.as_bytes())
 }
 
-fn adler32(bytes: &[u8]) -> u32 {
+pub(crate) fn adler32(bytes: &[u8]) -> u32 {
     const MODULUS: u32 = 65_521;
     let (mut low, mut high) = (1_u32, 0_u32);
     // So many bytes fit before a sum could overflow.

@@ -32,7 +32,7 @@ pub use http::Http;
 pub use known_hosts::KnownHosts;
 pub use local::LocalRepository;
 pub use objects::{Commit, ObjectStore, Tag};
-pub use push::{PushOptions, Refspec};
+pub use push::{PushOptions, Refspec, check_push};
 pub use reference::{Pick, Reference, pick};
 pub use signature::{Signature, SignatureKind, Signer, TrustedKeys, Unverified};
 pub use ssh::{Ssh, SshAlgorithms, SshLogin, private_key};

@@ -81,6 +81,11 @@ impl Greeting {
     }
 }
 
+/// Whether the credentials may push at all: the server is greeted as for a push, and left.
+pub async fn check_push(remote: &mut dyn Remote) -> Result<(), Error> {
+    greet(remote).await.map(|_| ()).map_err(read_only)
+}
+
 /// Moves the refs. `history` holds the commits that a ref may be at to be moved without force.
 pub(super) async fn push(
     remote: &mut dyn Remote,

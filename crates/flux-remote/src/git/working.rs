@@ -48,6 +48,8 @@ const FOLDER: u32 = 0o040_000;
 pub struct Working {
     store: ObjectStore,
     branch: String,
+    /// What was checked out, as `main@sha1:…`.
+    revision: Option<String>,
     /// The newest commit here; `None` in an empty repository.
     head: Option<Oid>,
     /// Commits that the remote's branch may be at for a push without force: where we started, and all we made.
@@ -110,6 +112,7 @@ impl Working {
         let mut working = Self {
             store: ObjectStore::open(folder)?,
             branch: branch.to_owned(),
+            revision: None,
             head: None,
             history: Vec::new(),
             files: BTreeMap::new(),
@@ -125,6 +128,7 @@ impl Working {
         };
         let depth = if pick.deep { None } else { Some(1) };
         fetch(remote, &mut working.store, &[pick.want], depth, Limits::DEFAULT).await?;
+        working.revision = Some(pick.revision());
         working.look_at(pick.commit)?;
         Ok(working)
     }
@@ -139,6 +143,16 @@ impl Working {
         }
         self.branch = branch.to_owned();
         Ok(())
+    }
+
+    /// Goes on at `branch` from here, whatever the remote has under that name.
+    pub fn branch_off(&mut self, branch: &str) {
+        self.branch = branch.to_owned();
+    }
+
+    /// What was checked out at first, as `main@sha1:…`; nothing of an empty repository.
+    pub fn revision(&self) -> Option<&str> {
+        self.revision.as_deref()
     }
 
     pub fn branch(&self) -> &str {

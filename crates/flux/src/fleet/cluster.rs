@@ -43,9 +43,13 @@ pub(crate) struct Cluster {
     manager: Manager,
 }
 
-/// What runs in `flux up` and `flux test`.
+/// What runs in `flux up` and `flux test`: everything but image automation, since a fleet that is tried out must
+/// neither depend on what a registry holds at the moment nor push commits.
 pub(crate) fn controllers() -> BTreeSet<Controller> {
-    flux_controllers::manager::AVAILABLE.iter().copied().collect()
+    let is_tried = |controller: &Controller| {
+        !matches!(controller, Controller::ImageReflector | Controller::ImageAutomation)
+    };
+    flux_controllers::manager::AVAILABLE.iter().copied().filter(is_tried).collect()
 }
 
 impl Cluster {

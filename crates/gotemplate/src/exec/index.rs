@@ -10,6 +10,7 @@ pub fn len(value: &Value) -> Result<i64, Failure> {
         Value::Bytes(bytes) => bytes.len(),
         Value::List(list) => list.len(),
         Value::Map(map) => map.len(),
+        Value::Object(object) if object.entries().is_some() => object.entries().map_or(0, |all| all.len()),
         Value::Nil => return Err(Failure::new("len of nil pointer")),
         Value::NoValue => return Err(Failure::new("reflect: call of reflect.Value.Type on zero Value")),
         other => return Err(Failure::new(format!("len of type {}", other.type_of()))),

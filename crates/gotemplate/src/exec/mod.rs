@@ -265,6 +265,9 @@ impl<'a> State<'a> {
             Value::Map(map) => self.range_map(branch, map)?,
             Value::Bytes(bytes) => self.range_bytes(branch, bytes)?,
             Value::Func(func) => self.range_func(branch, func, &value)?,
+            Value::Object(object) if object.entries().is_some() => {
+                self.range_entries(branch, object.entries().unwrap_or_default())?
+            }
             value => self.range_number(branch, value)?,
         };
         let mut flow = Flow::Next;
@@ -297,6 +300,16 @@ impl<'a> State<'a> {
             }
         }
         Ok(!entries.is_empty())
+    }
+
+    fn range_entries(&mut self, branch: &'a Branch, entries: Vec<(Value, Value)>) -> Exec<bool> {
+        let any = !entries.is_empty();
+        for (key, value) in entries {
+            if self.turn(branch, Slot::plain(key), Slot::plain(value))? == Flow::Break {
+                break;
+            }
+        }
+        Ok(any)
     }
 
     fn range_bytes(&mut self, branch: &'a Branch, bytes: &[u8]) -> Exec<bool> {

@@ -37,6 +37,7 @@ use crate::value::{Map, Str, Value};
 pub use convert::{strval, to_float64, to_int64};
 pub use json::{JsonStyle, encode as encode_json};
 pub use json_decode::decode as decode_json;
+pub use regex::compile_regex;
 
 /// Every function, by subject.
 pub const FUNCTIONS: &[&[Function]] = &[

@@ -89,6 +89,11 @@ fn compile(ctx: &Context<'_>, args: &[Value], panic: Panic) -> Result<Rc<Regex>,
     })
 }
 
+/// Go's `regexp.Compile`, for those who match outside of templates. Its error is Go's.
+pub fn compile_regex(pattern: &str) -> Result<Regex, String> {
+    compile_fresh(pattern.as_bytes()).map(|regex| (*regex).clone())
+}
+
 fn compile_fresh(pattern: &[u8]) -> Result<Rc<Regex>, String> {
     if pattern.len() > MAX_PATTERN {
         return Err("error parsing regexp: expression too large".to_owned());

@@ -140,7 +140,8 @@ impl Value {
             Self::List(list) => !list.is_empty(),
             Self::Map(map) => !map.is_empty(),
             Self::Duration(duration) => duration.0 != 0,
-            Self::Time(_) | Self::Func(_) | Self::Object(_) => true,
+            Self::Object(object) => object.entries().is_none_or(|entries| !entries.is_empty()),
+            Self::Time(_) | Self::Func(_) => true,
         }
     }
 

@@ -52,6 +52,11 @@ pub trait Object: Any {
         Err(Failure::new(format!("no method {name}")))
     }
 
+    /// Keys and values in Go's order, for what is a map in Go with keys that are no strings: `range` and `len` take it.
+    fn entries(&self) -> Option<Vec<(Value, Value)>> {
+        None
+    }
+
     /// The answer of its `String()` or `Error()` method, which printing prefers.
     fn text(&self) -> Option<String> {
         None

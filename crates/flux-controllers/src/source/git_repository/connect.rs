@@ -10,26 +10,58 @@ use flux_api::source::{GitProvider, GitRepository};
 use flux_remote::git::github_app::{self, AppData, GithubApp};
 use flux_remote::git::{self, Address, Http, Remote, Ssh, SshAlgorithms, SshLogin};
 use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
 use reqwest::ClientBuilder;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use super::super::credentials::{self, GitLogin};
 use super::failure::{Failure, shown};
-use super::{GitRepositories, hash};
+use super::hash;
 
 /// A token is asked for anew this long before it ends.
 const BEFORE_THE_END: Duration = Duration::from_secs(300);
 
+/// Opens ways to repositories, for whoever has a GitRepository to go by.
+pub struct Connector {
+    client: Client,
+    algorithms: SshAlgorithms,
+    tokens: AppTokens,
+}
+
+/// Why there is no way to a repository.
+#[derive(Debug, thiserror::Error)]
+pub enum NoWay {
+    /// Only a change of the GitRepository can help.
+    #[error("{0}")]
+    Invalid(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
 /// How to reach the repository and, with the same means, its submodules.
-pub(super) struct Way {
-    pub(super) address: Address,
-    pub(super) remote: Box<dyn Remote>,
+pub struct Way {
+    pub address: Address,
+    pub remote: Box<dyn Remote>,
     login: GitLogin,
     proxy: Option<reqwest::Proxy>,
 }
 
-impl GitRepositories {
+impl Connector {
+    pub fn new(client: Client, algorithms: SshAlgorithms) -> Self {
+        Self { client, algorithms, tokens: AppTokens::default() }
+    }
+
+    /// The same as [`Connector::connect`] for those who have no word in how a GitRepository is judged.
+    pub async fn open(&self, object: &GitRepository, deadline: Instant) -> Result<Way, NoWay> {
+        self.connect(object, deadline).await.map_err(|failure| match failure {
+            Failure::Provider(_) | Failure::NoAppSecret | Failure::NoAppData => {
+                NoWay::Invalid(failure.to_string())
+            }
+            failure => NoWay::Failed(failure.to_string()),
+        })
+    }
+
     pub(super) async fn connect(&self, object: &GitRepository, deadline: Instant) -> Result<Way, Failure> {
         let spec = &object.spec;
         let proxy = self.proxy(object).await?;
@@ -78,17 +110,9 @@ impl GitRepositories {
                         "a submodule is at an ssh address and the Secret holds no SSH key".to_owned(),
                     )
                 })?;
-                let ssh = Ssh::new(address.clone(), login, &self.ssh_algorithms()).map_err(failed)?;
+                let ssh = Ssh::new(address.clone(), login, &self.algorithms).map_err(failed)?;
                 Ok(Box::new(ssh))
             }
-        }
-    }
-
-    fn ssh_algorithms(&self) -> SshAlgorithms {
-        let options = &self.ctx.options;
-        SshAlgorithms {
-            key_exchange: options.ssh_kex_algos.clone(),
-            host_keys: options.ssh_hostkey_algos.clone(),
         }
     }
 
@@ -97,7 +121,7 @@ impl GitRepositories {
         let secret = match &spec.secret_ref {
             Some(reference) => {
                 let found =
-                    credentials::secret(&self.ctx.client, Object::namespace(object), &reference.name).await;
+                    credentials::secret(&self.client, Object::namespace(object), &reference.name).await;
                 Some(found.map_err(Failure::Secret)?)
             }
             None => None,
@@ -138,7 +162,7 @@ impl GitRepositories {
         let Some(reference) = &object.spec.proxy_secret_ref else {
             return Ok(None);
         };
-        let secret = credentials::secret(&self.ctx.client, Object::namespace(object), &reference.name)
+        let secret = credentials::secret(&self.client, Object::namespace(object), &reference.name)
             .await
             .map_err(|error| Failure::Proxy(error.to_string()))?;
         credentials::proxy(&secret).map(Some).map_err(|error| Failure::Proxy(error.to_string()))
@@ -195,7 +219,7 @@ fn plain(error: &git::Error) -> String {
 
 /// Tokens of GitHub Apps, by everything that was needed to get them.
 #[derive(Default)]
-pub(super) struct AppTokens(Mutex<HashMap<String, (Arc<SecretString>, SystemTime)>>);
+struct AppTokens(Mutex<HashMap<String, (Arc<SecretString>, SystemTime)>>);
 
 impl AppTokens {
     async fn get(

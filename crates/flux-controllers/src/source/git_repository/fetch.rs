@@ -111,7 +111,7 @@ impl GitRepositories {
             }
             let of_module = |cause| Failure::Git { url: shown(&place.url), listing: false, cause };
             let address = Address::parse(&place.url).map_err(of_module)?;
-            let mut remote = self.connect_submodule(way, &address)?;
+            let mut remote = self.connector.connect_submodule(way, &address)?;
             let mut store = ObjectStore::open(&folder.join(hash(&place.url))).map_err(of_module)?;
             let fetching = async {
                 match git::fetch(remote.as_mut(), &mut store, &[id], Some(1), Limits::DEFAULT).await {

@@ -14,6 +14,7 @@ mod include;
 mod local;
 mod verification;
 
+pub use connect::{Connector, NoWay, Way};
 pub use include::listen;
 
 use std::collections::HashMap;
@@ -24,7 +25,7 @@ use flux_api::condition::{self, ConditionStatus};
 use flux_api::kinds::{self, Kind};
 use flux_api::revision::Revision;
 use flux_api::source::{GitRepository, GitRepositoryStatus};
-use flux_remote::git::{Commit, ObjectStore, Pick, Reference};
+use flux_remote::git::{Commit, ObjectStore, Pick, Reference, SshAlgorithms};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -41,7 +42,7 @@ const PER_HOST: usize = 16;
 pub struct GitRepositories {
     pub ctx: Arc<Context>,
     hosts: Mutex<HashMap<String, Arc<Semaphore>>>,
-    tokens: connect::AppTokens,
+    connector: Connector,
 }
 
 impl Source for GitRepositories {
@@ -84,7 +85,12 @@ struct Found {
 
 impl GitRepositories {
     pub fn new(ctx: Arc<Context>) -> Self {
-        Self { ctx, hosts: Mutex::default(), tokens: connect::AppTokens::default() }
+        let algorithms = SshAlgorithms {
+            key_exchange: ctx.options.ssh_kex_algos.clone(),
+            host_keys: ctx.options.ssh_hostkey_algos.clone(),
+        };
+        let connector = Connector::new(ctx.client.clone(), algorithms);
+        Self { ctx, hosts: Mutex::default(), connector }
     }
 
     /// Brings the artifact to where the remote is; the commit, when it had to be looked at.
@@ -101,7 +107,7 @@ impl GitRepositories {
             return Ok(self.fetch_local(job, place).await?);
         }
         let deadline = Instant::now() + job.object.spec.timeout().to_std();
-        let mut way = self.connect(job.object, deadline).await?;
+        let mut way = self.connector.connect(job.object, deadline).await?;
         let look_again = self.ctx.options.requeue_dependency;
         let included = self
             .included(job.object)

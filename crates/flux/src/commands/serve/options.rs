@@ -12,14 +12,15 @@ use flux_controllers::manager::{AVAILABLE, ManagerOptions, Tuning};
 use flux_controllers::reconcile::election::ElectionOptions;
 use flux_controllers::reconcile::throttle::Limits;
 use flux_controllers::reconcile::{FeatureGates, Selector, gates};
-use flux_controllers::{helm, kustomize, notification, source, watcher};
+use flux_controllers::{helm, image, kustomize, notification, source, watcher};
 
 use super::address;
 use crate::error::{CliError, fail};
 use crate::tree::{Invocation, serve};
 
 /// Flags of controllers that run, which nothing here reads yet: given, they are reported.
-const WITHOUT_EFFECT: &[&str] = &["sops-vault-configmap", "export-http-path-metrics"];
+const WITHOUT_EFFECT: &[&str] =
+    &["sops-vault-configmap", "export-http-path-metrics", "storage-value-log-file-size"];
 
 /// The flags of one process, as one controller sees them.
 #[derive(Clone, Copy)]
@@ -172,7 +173,8 @@ pub(super) fn options(run: &Invocation) -> Result<ManagerOptions, CliError> {
                 options.helm = helm(&flags)?;
             }
             Controller::Notification => options.notification = notification(&flags)?,
-            Controller::ImageReflector | Controller::ImageAutomation => {}
+            Controller::ImageAutomation => {}
+            Controller::ImageReflector => options.reflector = reflector(&flags)?,
             Controller::SourceWatcher => {
                 options.http_retry = flags.number("http-retry")?;
                 options.watcher = watcher::Options {
@@ -379,6 +381,23 @@ fn notification(flags: &Flags<'_>) -> Result<notification::Options, CliError> {
     })
 }
 
+fn reflector(flags: &Flags<'_>) -> Result<image::ReflectorOptions, CliError> {
+    let threshold: usize = flags.number("storage-compression-threshold")?;
+    if threshold == 0 {
+        return Err(fail!("--storage-compression-threshold: value must be greater than zero"));
+    }
+    let minutes: u16 = flags.number("gc-interval")?;
+    Ok(image::ReflectorOptions {
+        no_cross_namespace_refs: flags.is("no-cross-namespace-refs"),
+        default_service_account: flags.some("default-service-account"),
+        requeue_dependency: flags.duration("requeue-dependency")?,
+        compression_threshold: threshold << 10,
+        gc_interval: Duration::from_secs(u64::from(minutes) * 60),
+        token_cache_max_size: flags.number("token-cache-max-size")?,
+        token_cache_max_duration: flags.duration("token-cache-max-duration")?,
+    })
+}
+
 fn report_without_effect(run: &Invocation) {
     let prefixes: BTreeMap<&str, ()> =
         AVAILABLE.iter().map(|controller| (serve::short(*controller), ())).collect();
@@ -452,6 +471,23 @@ mod tests {
         assert_eq!(options.notification.events_addr.port(), 9091);
         assert_eq!(options.notification.receiver_addr, ([127, 0, 0, 1], 1).into());
         assert_eq!(options.tuned[&Controller::Kustomize].events_addr.as_deref(), Some("http://nc/"));
+    }
+
+    #[test]
+    fn the_image_reflector_takes_its_own_flags() {
+        let options = of(
+            "serve image-reflector-controller --storage-path=/tmp/images --gc-interval=5 --requeue-dependency=3s \
+             --storage-compression-threshold=1 --no-cross-namespace-refs --default-service-account=sa",
+        );
+        assert_eq!(options.controllers, BTreeSet::from([Controller::ImageReflector]));
+        assert_eq!(options.storage_path, PathBuf::from("/tmp/images"));
+        let reflector = options.reflector;
+        assert_eq!((reflector.gc_interval.as_secs(), reflector.requeue_dependency.as_secs()), (300, 3));
+        assert_eq!((reflector.compression_threshold, reflector.no_cross_namespace_refs), (1024, true));
+        assert_eq!(reflector.default_service_account.as_deref(), Some("sa"));
+        let bad =
+            run("serve image-reflector-controller --storage-path=/tmp --storage-compression-threshold=0");
+        assert!(super::options(&bad).unwrap_err().to_string().contains("greater than zero"));
     }
 
     #[test]
