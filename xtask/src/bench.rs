@@ -4,6 +4,7 @@
 //! hits both, and the median counts.
 
 mod helm;
+mod images;
 mod kustomizations;
 mod kustomize;
 
@@ -28,6 +29,9 @@ pub fn run(name: &str) -> Result<()> {
     if name == "kustomizations" {
         return kustomizations::run();
     }
+    if name == "images" {
+        return images::run();
+    }
     let folder = cargo::target_folder()?.join("bench").join(name);
     if folder.exists() {
         std::fs::remove_dir_all(&folder)?;
@@ -39,7 +43,9 @@ pub fn run(name: &str) -> Result<()> {
     let inputs = match name {
         "kustomize" => kustomize::inputs(&folder)?,
         "helm" => helm::inputs(&folder)?,
-        _ => bail!("no bench is called {name}; there are apiserver, kustomize, helm and kustomizations"),
+        _ => bail!(
+            "no bench is called {name}; there are apiserver, kustomize, helm, kustomizations and images"
+        ),
     };
     let ours = our_example(name)?;
     let theirs = testbed::tool(name)?;

@@ -17,6 +17,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::artifact::{Fetcher, Storage, StorageOptions, serve};
 use crate::helm::helm_release::HelmReleases;
+use crate::image::automation::{self, ImageUpdateAutomations};
 use crate::image::image_policy::{self, ImagePolicies};
 use crate::image::image_repository::ImageRepositories;
 use crate::image::run::Images;
@@ -77,6 +78,7 @@ pub struct ManagerOptions {
     pub kustomize: kustomize::Options,
     pub helm: helm::Options,
     pub reflector: image::ReflectorOptions,
+    pub automation: automation::AutomationOptions,
     pub watcher: watcher::Options,
     pub notification: notification::Options,
     /// A folder of this machine that some GitRepositories mean.
@@ -120,6 +122,7 @@ pub const AVAILABLE: &[Controller] = &[
     Controller::Helm,
     Controller::Notification,
     Controller::ImageReflector,
+    Controller::ImageAutomation,
     Controller::SourceWatcher,
 ];
 
@@ -151,6 +154,7 @@ impl ManagerOptions {
             kustomize: kustomize::Options::default(),
             helm: helm::Options::upstream(),
             reflector: image::ReflectorOptions::upstream(),
+            automation: automation::AutomationOptions::upstream(),
             watcher: watcher::Options::upstream(),
             notification: notification::Options::upstream(),
             local: None,
@@ -344,7 +348,7 @@ impl Manager {
             }
             Controller::Notification => {} // above: its listeners run already
             Controller::ImageReflector => self.reflect_images(events, &tuning, options),
-            Controller::ImageAutomation => {}
+            Controller::ImageAutomation => self.automate_images(events, &tuning, options),
             Controller::SourceWatcher => {
                 let ctx = Arc::new(watcher::Context {
                     client: self.client.clone(),
@@ -386,7 +390,12 @@ impl Manager {
             false => Checksum::Adler32,
         };
         let reflector = options.reflector.clone();
-        let tags = TagStore::new(&options.storage_path, checksum, reflector.compression_threshold);
+        // Beside artifacts, where files are served to whoever asks, lists of tags are kept under a name that is not.
+        let root = match serves_files(options) {
+            true => options.storage_path.join(".images"),
+            false => options.storage_path.clone(),
+        };
+        let tags = TagStore::new(&root, checksum, reflector.compression_threshold);
         let ctx = Arc::new(image::Reflector {
             client: self.client.clone(),
             cache: self.cache.clone(),
@@ -404,6 +413,28 @@ impl Manager {
         self.work(Arc::new(Images(ImageRepositories { ctx: ctx.clone() })), tuning);
         let policies = self.work(Arc::new(Images(ImagePolicies { ctx })), tuning);
         image_policy::listen(&self.cache, &policies);
+    }
+
+    fn automate_images(&mut self, events: Events, tuning: &Tuning, options: &ManagerOptions) {
+        let automation = options.automation.clone();
+        let algorithms = flux_remote::git::SshAlgorithms {
+            key_exchange: automation.ssh_kex_algos.clone(),
+            host_keys: automation.ssh_hostkey_algos.clone(),
+        };
+        let automations = ImageUpdateAutomations {
+            client: self.client.clone(),
+            cache: self.cache.clone(),
+            events,
+            connector: git_repository::Connector::new(self.client.clone(), algorithms),
+            folder: options.storage_path.join(".image-automation"),
+            force_push_branch: tuning.gates.is("GitForcePushBranch"),
+            all_branch_references: tuning.gates.is("GitAllBranchReferences"),
+            options: automation,
+            turns: Default::default(),
+            told: Default::default(),
+        };
+        let queue = self.work(Arc::new(Images(automations)), tuning);
+        automation::listen(&self.cache, &queue);
     }
 
     /// Has `reconciler` work on its kind; the queue is for those who wake its objects.

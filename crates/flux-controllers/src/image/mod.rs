@@ -1,7 +1,10 @@
-//! image-reflector-controller: which tags an image has, and which of them is the newest by a rule.
+//! image-reflector-controller: which tags an image has, and which of them is the newest by a rule; and
+//! image-automation-controller, which commits the newest.
 //!
-//! `scan` and `choose` decide, without a socket or a clock; `image_repository` and `image_policy` look and write.
+//! `scan`, `choose` and `setters` decide, without a socket or a clock; `image_repository`, `image_policy` and
+//! `automation` look and write; `run` is what they share.
 
+pub mod automation;
 pub mod choose;
 pub mod hosts;
 pub mod image_policy;

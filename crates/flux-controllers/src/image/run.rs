@@ -195,19 +195,19 @@ impl<K: ImageKind> Reconcile for Images<K> {
 }
 
 impl<K: ImageKind> Images<K> {
-    async fn turn(&self, raw: &DynamicObject, object: &K::Object, worker: &Worker) -> Next {
-        let mut finalizers = raw.finalizers().to_vec();
+    async fn turn(&self, raw: &Arc<DynamicObject>, object: &K::Object, worker: &Worker) -> Next {
+        let (client, kind) = (self.0.client(), K::Object::KIND);
         if object.is_deleting() {
             self.0.clean_up(&ObjectKey::of(raw));
-            finalizers.retain(|known| known != FINALIZER);
-            return match self.finalizers(raw, &finalizers).await {
+            return match status::remove_finalizer(client, kind, raw, K::MANAGER, FINALIZER).await {
                 Ok(()) => Next::OnChange,
                 Err(_) => Next::Backoff,
             };
         }
-        if !finalizers.iter().any(|known| known == FINALIZER) {
-            finalizers.push(FINALIZER.to_owned());
-            if let Err(error) = self.finalizers(raw, &finalizers).await {
+        match status::with_finalizer(client, kind, raw.clone(), K::MANAGER, FINALIZER).await {
+            Ok(Some(_)) => {}
+            Ok(None) => return Next::OnChange,
+            Err(error) => {
                 tracing::warn!(%error, "the finalizer could not be set");
                 return Next::Backoff;
             }
@@ -256,10 +256,6 @@ impl<K: ImageKind> Images<K> {
             }
             Err(failure) => fail(run, &failure),
         }
-    }
-
-    async fn finalizers(&self, raw: &DynamicObject, finalizers: &[String]) -> Result<(), kube::Error> {
-        status::write_finalizers(self.0.client(), K::Object::KIND, raw, K::MANAGER, finalizers).await
     }
 }
 

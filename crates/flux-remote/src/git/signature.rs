@@ -341,6 +341,14 @@ pub struct PgpSigner {
     subkey: Option<usize>,
 }
 
+fn open_pgp_keys(ring: &[u8]) -> Result<Vec<SignedSecretKey>, Error> {
+    let keys = match ring.trim_ascii_start().starts_with(b"-----BEGIN") {
+        true => SignedSecretKey::from_armor_many(ring).and_then(|(keys, _)| keys.collect()),
+        false => SignedSecretKey::from_bytes_many(ring).and_then(|keys| keys.collect()),
+    };
+    keys.map_err(|error| Error::Signing(first_line(&error)))
+}
+
 impl Signer {
     /// With an SSH private key, as `gpg.format=ssh` does.
     pub fn ssh(pem: &SecretString, passphrase: Option<&SecretString>) -> Result<Self, Error> {
@@ -368,14 +376,7 @@ impl Signer {
         key_id: Option<&str>,
     ) -> Result<Self, Error> {
         let failed = |cause: String| Error::Signing(cause);
-        let keys: Vec<SignedSecretKey> = match ring.trim_ascii_start().starts_with(b"-----BEGIN") {
-            true => SignedSecretKey::from_armor_many(ring)
-                .and_then(|(keys, _)| keys.collect::<Result<_, _>>())
-                .map_err(|error| failed(first_line(&error)))?,
-            false => SignedSecretKey::from_bytes_many(ring)
-                .and_then(|keys| keys.collect::<Result<_, _>>())
-                .map_err(|error| failed(first_line(&error)))?,
-        };
+        let keys = open_pgp_keys(ring)?;
         let wanted = |key: &SignedSecretKey| {
             let id = key_id_text(&key.primary_key);
             key_id.is_none_or(|asked| asked.to_uppercase().trim_start_matches("0X").ends_with(&id))
@@ -394,6 +395,11 @@ impl Signer {
         };
         unlocked.map_err(|_| failed("the key cannot be unlocked with the passphrase given".to_owned()))?;
         Ok(Signer::OpenPgp(Box::new(PgpSigner { key, subkey })))
+    }
+
+    /// How many private keys an OpenPGP key ring holds.
+    pub fn count_open_pgp(ring: &[u8]) -> Result<usize, Error> {
+        open_pgp_keys(ring).map(|keys| keys.len())
     }
 
     /// An armored signature of `payload`.

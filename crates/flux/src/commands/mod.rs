@@ -13,6 +13,7 @@ mod envsubst;
 mod events;
 mod export;
 mod get;
+mod image;
 pub(crate) mod install;
 mod logs;
 mod migrate;
@@ -54,6 +55,7 @@ pub(crate) async fn run(run: &Invocation) -> Result<(), CliError> {
         "resume" => resume::run(run, kind(run)?).await,
         "delete" => delete::run(run, kind(run)?).await,
         "export" => export::run(run, kind(run)?).await,
+        "image" => image::run(run).await,
         "stats" => stats::run(run).await,
         "check" => check::run(run).await,
         "events" => events::run(run).await,

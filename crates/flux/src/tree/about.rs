@@ -25,6 +25,11 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("test", "dirty", "the files as they are, instead of HEAD"),
     ("test", "diff", "also show what changes against this revision"),
     ("test", "output", "text, json, junit or markdown"),
+    (
+        "image explain policy",
+        "tags-from",
+        "take the tags from this file, one a line, instead of the registry; - for stdin",
+    ),
     ("bootstrap", "path", "the folder of the repository that the cluster follows"),
     ("bootstrap", "interval", "how often the cluster looks at the repository"),
     ("bootstrap", "owner", "the person or organization that the repository belongs to"),

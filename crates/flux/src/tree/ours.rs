@@ -21,4 +21,9 @@ pub(super) static ROWS: &[Row] = &[
         string("diff", ""),
         string("output", "text").short('o'),
     ]),
+    row("image", "Group: questions about images").args(Args::Group),
+    row("image explain", "Group: explanations").args(Args::Group),
+    row("image explain policy", "Say of each tag why a policy keeps or drops it, and the order")
+        .args(Args::AtMost(1))
+        .flags(&[string("tags-from", "")]),
 ];

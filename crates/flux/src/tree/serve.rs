@@ -109,7 +109,7 @@ static IMAGE_REFLECTOR: &[Flag] = &[
     int("storage-compression-threshold", "64"),
     int("gc-interval", "10"),
 ];
-static IMAGE_AUTOMATION: &[Flag] = &[int("concurrent", "4")];
+static IMAGE_AUTOMATION: &[Flag] = &[int("concurrent", "4"), string("compat", "")];
 static SOURCE_WATCHER: &[Flag] = &[
     int("concurrent", "10"),
     duration("reconciliation-timeout", "10m0s"),

@@ -16,6 +16,7 @@ mod helm_crash;
 mod helm_release;
 mod helm_repository;
 mod helm_swap;
+mod image_automation;
 mod image_reflector;
 mod kustomization;
 mod kustomization_apply;

@@ -173,7 +173,14 @@ pub(super) fn options(run: &Invocation) -> Result<ManagerOptions, CliError> {
                 options.helm = helm(&flags)?;
             }
             Controller::Notification => options.notification = notification(&flags)?,
-            Controller::ImageAutomation => {}
+            Controller::ImageAutomation => {
+                options.automation = image::automation::AutomationOptions {
+                    no_cross_namespace_refs: flags.is("no-cross-namespace-refs"),
+                    ssh_kex_algos: flags.list("ssh-kex-algos"),
+                    ssh_hostkey_algos: flags.list("ssh-hostkey-algos"),
+                    upstream_only: flags.text("compat") == "upstream",
+                };
+            }
             Controller::ImageReflector => options.reflector = reflector(&flags)?,
             Controller::SourceWatcher => {
                 options.http_retry = flags.number("http-retry")?;
@@ -488,6 +495,15 @@ mod tests {
         let bad =
             run("serve image-reflector-controller --storage-path=/tmp --storage-compression-threshold=0");
         assert!(super::options(&bad).unwrap_err().to_string().contains("greater than zero"));
+    }
+
+    #[test]
+    fn image_automation_takes_its_own_flags() {
+        let options = of(
+            "serve --controllers=image-automation --ssh-kex-algos=curve25519-sha256 --no-cross-namespace-refs --compat=upstream",
+        );
+        assert_eq!(options.automation.ssh_kex_algos, ["curve25519-sha256"]);
+        assert!(options.automation.no_cross_namespace_refs && options.automation.upstream_only);
     }
 
     #[test]
