@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 
 use crate::object::ObjectId;
 
-/// A kind that is still unknown after a look is looked for again no sooner than this.
+/// A kind that a look did not find is looked for again no sooner than this.
 const AGAIN: Duration = Duration::from_secs(1);
 
 type Kinds = HashMap<(String, String, String), (ApiResource, bool)>;
@@ -20,6 +20,8 @@ pub struct Mapper {
     client: Client,
     kinds: RwLock<Arc<Kinds>>,
     asked: Mutex<Option<Instant>>,
+    /// Kinds that a look did not find, and when. Another kind is looked for at once: it may have come since.
+    missing: RwLock<HashMap<(String, String, String), Instant>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +72,7 @@ impl KnownKinds {
 
 impl Mapper {
     pub fn new(client: Client) -> Self {
-        Self { client, kinds: RwLock::default(), asked: Mutex::default() }
+        Self { client, kinds: RwLock::default(), asked: Mutex::default(), missing: RwLock::default() }
     }
 
     /// The resource behind a kind, and whether it is namespaced.
@@ -78,9 +80,18 @@ impl Mapper {
         if let Some(found) = self.known(id) {
             return Ok(found);
         }
-        self.refresh().await?;
-        self.known(id)
-            .ok_or_else(|| Error::NoSuchKind { kind: id.kind.clone(), api_version: id.api_version() })
+        let key = (id.group.clone(), id.version.clone(), id.kind.clone());
+        let looked = self.missing.read().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
+        if looked.is_none_or(|at| at.elapsed() >= AGAIN) {
+            self.refresh(Instant::now()).await?;
+        }
+        if let Some(found) = self.known(id) {
+            return Ok(found);
+        }
+        let mut missing = self.missing.write().unwrap_or_else(PoisonError::into_inner);
+        missing.retain(|_, at| at.elapsed() < AGAIN);
+        missing.entry(key).or_insert_with(Instant::now);
+        Err(Error::NoSuchKind { kind: id.kind.clone(), api_version: id.api_version() })
     }
 
     /// A way to the object's API.
@@ -95,6 +106,7 @@ impl Mapper {
 
     /// Forgets the answer: a CRD was applied.
     pub async fn invalidate(&self) {
+        self.missing.write().unwrap_or_else(PoisonError::into_inner).clear();
         *self.asked.lock().await = None;
     }
 
@@ -102,7 +114,7 @@ impl Mapper {
     pub async fn all(&self, age: Duration) -> Result<KnownKinds, Error> {
         let fresh = self.asked.lock().await.is_some_and(|at| at.elapsed() < age);
         if !fresh {
-            self.refresh().await?;
+            self.refresh(Instant::now()).await?;
         }
         Ok(KnownKinds(self.kinds.read().unwrap_or_else(PoisonError::into_inner).clone()))
     }
@@ -112,11 +124,13 @@ impl Mapper {
         kinds.get(&(id.group.clone(), id.version.clone(), id.kind.clone())).cloned()
     }
 
-    async fn refresh(&self) -> Result<(), Error> {
+    /// Asks the server, unless somebody else began to after `since`.
+    async fn refresh(&self, since: Instant) -> Result<(), Error> {
         let mut asked = self.asked.lock().await;
-        if asked.is_some_and(|at| at.elapsed() < AGAIN) {
+        if asked.is_some_and(|at| at > since) {
             return Ok(());
         }
+        let now = Instant::now();
         let discovery = Discovery::new(self.client.clone()).run_aggregated().await;
         let discovery = discovery.map_err(|error| Error::Failed(error.to_string()))?;
         let mut kinds = Kinds::new();
@@ -129,7 +143,63 @@ impl Mapper {
             }
         }
         *self.kinds.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(kinds);
-        *asked = Some(Instant::now());
+        *asked = Some(now);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    fn id(kind: &str) -> ObjectId {
+        ObjectId {
+            group: "example.com".to_owned(),
+            version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: "n".to_owned(),
+            name: "a".to_owned(),
+        }
+    }
+
+    /// A server whose second answer has a kind that the first has not.
+    fn client(asked: Arc<AtomicUsize>) -> Client {
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let is_groups = request.uri().path() == "/apis";
+            let time = if is_groups { asked.fetch_add(1, Ordering::SeqCst) } else { 0 };
+            let resource = json!({
+                "resource": "widgets", "singularResource": "widget", "scope": "Namespaced", "verbs": ["get"],
+                "responseKind": { "group": "example.com", "version": "v1", "kind": "Widget" },
+            });
+            let resources = if time > 0 { vec![resource] } else { Vec::new() };
+            let groups = json!([{ "metadata": { "name": "example.com" }, "versions": [{ "version": "v1", "resources": resources }] }]);
+            let list = json!({
+                "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {},
+                "items": if is_groups { groups } else { json!([]) },
+            });
+            let body = Body::from(list.to_string().into_bytes());
+            async move { Ok::<_, std::convert::Infallible>(http::Response::new(body)) }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test]
+    async fn a_kind_that_came_a_moment_ago_is_found() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let mapper = Mapper::new(client(asked.clone()));
+        // Somebody looks for something else, just before the kind comes.
+        assert!(mapper.resource(&id("Gadget")).await.is_err());
+        assert!(mapper.resource(&id("Widget")).await.is_ok());
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
+        // What was not found is not asked for again at once, however often it is wanted.
+        for _ in 0..10 {
+            assert!(mapper.resource(&id("Gadget")).await.is_err());
+        }
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
     }
 }

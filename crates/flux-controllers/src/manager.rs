@@ -81,8 +81,8 @@ pub struct ManagerOptions {
     pub automation: automation::AutomationOptions,
     pub watcher: watcher::Options,
     pub notification: notification::Options,
-    /// A folder of this machine that some GitRepositories mean.
-    pub local: Option<source::LocalFleet>,
+    /// What stands in for the network, where a fleet is tried on a machine.
+    pub depot: Option<source::Depot>,
 }
 
 /// The flags that every controller has, as one of them has them.
@@ -157,7 +157,7 @@ impl ManagerOptions {
             automation: automation::AutomationOptions::upstream(),
             watcher: watcher::Options::upstream(),
             notification: notification::Options::upstream(),
-            local: None,
+            depot: None,
         }
     }
 
@@ -297,7 +297,7 @@ impl Manager {
                         options.source.token_cache_max_duration,
                     ),
                     indexes: Default::default(),
-                    local: options.local.clone(),
+                    depot: options.depot.clone(),
                 });
                 let source = GitRepositories::new(ctx.clone());
                 let queue = self.work(Arc::new(Sources { ctx: ctx.clone(), source }), &tuning);

@@ -10,16 +10,33 @@ pub(crate) struct CliError {
     mark: &'static str,
     no_such_kind: bool,
     not_found: bool,
+    timeout: bool,
 }
 
 impl CliError {
     pub(crate) fn new(text: impl Into<String>) -> CliError {
-        CliError { text: text.into(), code: 1, mark: "✗", no_such_kind: false, not_found: false }
+        CliError {
+            text: text.into(),
+            code: 1,
+            mark: "✗",
+            no_such_kind: false,
+            not_found: false,
+            timeout: false,
+        }
     }
 
     /// The API server has no such object.
     pub(crate) fn not_found(text: impl Into<String>) -> CliError {
         CliError { not_found: true, ..CliError::new(text) }
+    }
+
+    /// Time was up. The words are Go's, which scripts look for.
+    pub(crate) fn timed_out() -> CliError {
+        CliError { timeout: true, ..CliError::new("context deadline exceeded") }
+    }
+
+    pub(crate) fn is_timeout(&self) -> bool {
+        self.timeout
     }
 
     pub(crate) fn is_not_found(&self) -> bool {

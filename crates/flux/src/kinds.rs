@@ -159,6 +159,18 @@ pub(crate) fn of_path(path: &str) -> Option<&'static Kind> {
     ALL.iter().find(|kind| if verb == "get" { kind.get_words == words } else { kind.words == words })
 }
 
+/// The kind that a person calls `ks`, `kustomization`, `Kustomization` or `kustomizations`.
+pub(crate) fn by_word(word: &str) -> Option<&'static Kind> {
+    let word = word.to_lowercase();
+    ALL.iter().find(|kind| {
+        let api = kind.api;
+        api.kind.to_lowercase() == word
+            || api.singular == word
+            || api.plural == word
+            || api.short_names.contains(&word.as_str())
+    })
+}
+
 /// The row of an API kind.
 pub(crate) fn of_api(api: &ApiKind) -> Option<&'static Kind> {
     ALL.iter().find(|kind| kind.api == api)
@@ -284,9 +296,21 @@ impl Column {
             Column::LastRun => local_time(text(object, "/status/lastAutomationRunTime")),
             Column::Image => text(object, "/status/latestRef/name").to_owned(),
             Column::Tag => text(object, "/status/latestRef/tag").to_owned(),
-            Column::Suspended => if is_suspended(object) { "True" } else { "False" }.to_owned(),
+            Column::Suspended => match (is_suspended(object), annotation(object, SUSPEND_REASON)) {
+                (true, "") => "True".to_owned(),
+                (true, reason) => format!("True ({reason})"),
+                (false, _) => "False".to_owned(),
+            },
         }
     }
+}
+
+/// Why somebody suspended an object; `flux resume` takes it away.
+pub(crate) const SUSPEND_REASON: &str = "fluxcd.rs/suspend-reason";
+
+fn annotation<'a>(object: &'a Value, name: &str) -> &'a str {
+    let annotations = object.pointer("/metadata/annotations");
+    annotations.and_then(|all| all.get(name)).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The text at a JSON pointer, or nothing.

@@ -30,8 +30,7 @@ pub(crate) async fn until(
     };
     match tokio::time::timeout(session.timeout, waiting).await {
         Ok(done) => done,
-        // The words of Go, which scripts look for.
-        Err(_) => Err(CliError::new("context deadline exceeded")),
+        Err(_) => Err(CliError::timed_out()),
     }
 }
 

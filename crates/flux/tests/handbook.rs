@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use flux_api::kinds::{Controller, GIT_REPOSITORY, KUSTOMIZATION, Kind};
+use flux_api::kinds::{Controller, GIT_REPOSITORY, HELM_RELEASE, KUSTOMIZATION, Kind};
 use flux_controllers::manager::{Manager, ManagerOptions};
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
@@ -91,7 +91,85 @@ async fn handbook(cluster: &Cluster) {
     let watched = flux.run("flux get all -A --watch --timeout=3s");
     let seen = String::from_utf8_lossy(&watched.stdout).into_owned();
     assert!(seen.contains("gitrepository/flux-system") && seen.contains("kustomization/apps"), "{seen}");
+    new_commands(cluster, &flux).await;
     manager.stop().await;
+}
+
+/// Commands that only ours has.
+async fn new_commands(cluster: &Cluster, flux: &Flux<'_>) {
+    flux.types(
+        "flux wait ks/apps --revision main --timeout=30s",
+        &["apps in flux-system namespace is ready at revision main@sha1:"],
+    );
+    flux.fails(
+        "flux wait ks/apps --revision 0000000 --timeout=1s",
+        &["timed out after 1 s", "is at revision main@sha1:"],
+    );
+    flux.fails("flux wait deployment/web", &["'deployment' is not a kind of Flux"]);
+
+    flux.types("flux suspend ks apps --reason ticket-4711", &["✔ kustomization suspended"]);
+    flux.types("flux get ks apps", &["True (ticket-4711)"]);
+    flux.fails("flux why configmap/app -n default", &["Kustomization/flux-system/apps is suspended"]);
+    flux.types("flux resume ks apps", &["✔ applied revision main@sha1:"]);
+    let said = flux.run("flux get ks apps");
+    assert!(!String::from_utf8_lossy(&said.stdout).contains("4711"), "resuming takes the reason away");
+
+    flux.types(
+        "flux why configmap/app -n default",
+        &["✔ ConfigMap/default/app", "is applied by ✔ Kustomization/flux-system/apps", "✔ nothing is broken"],
+    );
+    let broken = json!({
+        "interval": "1h", "prune": true, "path": "./nowhere", "sourceRef": {"kind": "GitRepository", "name": NAMESPACE},
+    });
+    apply(cluster, &KUSTOMIZATION, "broken", broken.clone()).await;
+    let mut later = broken;
+    later["dependsOn"] = json!([{"name": "broken"}]);
+    apply(cluster, &KUSTOMIZATION, "later", later).await;
+    let failed = |object: &DynamicObject| testbed::cluster::has_condition(object, "Ready", "False");
+    for name in ["broken", "later"] {
+        testbed::wait::until(&api(cluster, &KUSTOMIZATION), name, Duration::from_secs(30), "failed", failed)
+            .await
+            .unwrap();
+    }
+    let evidence =
+        ["the first broken link is Kustomization/flux-system/broken", "condition Ready=False", "nowhere"];
+    flux.fails("flux why broken", &evidence);
+    flux.fails("flux why ks/later", &evidence);
+    flux.fails("flux why nobody", &["✗ nothing is called 'nobody'"]);
+    flux.fails("flux why flux-system/", &["✗"]);
+
+    let defaults = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "defaults"},
+        "data": {"values.yaml": "image: {tag: one, pull: always}\n"},
+    });
+    cluster.apply_yaml(NAMESPACE, &defaults.to_string()).await.unwrap();
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"}, "stringData": {"password": "canary"},
+    });
+    cluster.apply_yaml(NAMESPACE, &secret.to_string()).await.unwrap();
+    let release = json!({
+        "interval": "1h", "values": {"image": {"tag": "two"}},
+        "chart": {"spec": {"chart": "web", "sourceRef": {"kind": "HelmRepository", "name": "charts"}}},
+        "valuesFrom": [
+            {"kind": "ConfigMap", "name": "defaults"},
+            {"kind": "Secret", "name": "login", "valuesKey": "password", "targetPath": "auth.password"},
+        ],
+    });
+    apply(cluster, &HELM_RELEASE, "web", release).await;
+    flux.types(
+        "flux explain values hr/web --key image.tag",
+        &[
+            "image.tag: \"two\"",
+            "set by spec.values\n",
+            "also in spec.valuesFrom[0] (ConfigMap 'defaults', key 'values.yaml')",
+        ],
+    );
+    let all = flux.run("flux explain values hr/web");
+    let all = String::from_utf8_lossy(&all.stdout).into_owned();
+    assert!(all.contains("image.pull") && all.contains("Secret 'login'") && !all.contains("canary"), "{all}");
+    flux.fails("flux explain values hr/web --key nothing", &["the chart's own default counts"]);
+    flux.types("flux debug hr web --show-values", &["tag: two", "pull: always", "password: canary"]);
+    flux.fails("flux why hr/web", &["HelmRelease/flux-system/web is fetched from HelmRepository/flux-system/charts, which does not exist"]);
 }
 
 struct Flux<'a> {
@@ -123,6 +201,19 @@ impl Flux<'_> {
         assert!(output.status.success(), "{who}: {line}: {said}");
         for text in wanted {
             assert!(said.contains(text), "{who}: {line}: no {text:?} in {said}");
+        }
+    }
+}
+
+impl Flux<'_> {
+    /// Runs the line; it ends with exit code 1, and what it says holds all of this.
+    fn fails(&self, line: &str, wanted: &[&str]) {
+        let output = self.run(line);
+        let said =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{line}: {said}");
+        for text in wanted {
+            assert!(said.contains(text), "{line}: no {text:?} in {said}");
         }
     }
 }

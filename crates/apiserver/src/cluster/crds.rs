@@ -30,12 +30,17 @@ pub async fn run(server: Arc<Inner>) {
 
 /// Serves the kinds of all established CRDs.
 pub fn load(server: &Inner) {
+    serve(server, None);
+}
+
+/// Serves the kinds of all established CRDs, and of one that is about to be.
+fn serve(server: &Inner, next: Option<&str>) {
     let before = server.registry();
     let (_, crds) = server.store.list(PLACE, "");
     let mut resources: Vec<Arc<Resource>> = Vec::new();
     for stored in crds {
         let crd = stored.value();
-        if condition(&crd, "Established") != Some("True") {
+        if condition(&crd, "Established") != Some("True") && next != Some(object::name(&crd)) {
             continue;
         }
         // Schemas and rules take a while to compile: what did not change is kept.
@@ -76,6 +81,10 @@ async fn accept(server: &Arc<Inner>, crd: &Value) {
     let Some(call) = crd_call(server, object::name(crd)) else { return };
     let call = call.on("status");
     let conflict = name_conflict(server, crd);
+    if conflict.is_none() {
+        // Whoever reads that it is established may use it at once.
+        serve(server, Some(object::name(crd)));
+    }
     let now = server.now();
     let outcome = change(&call, Managers::Update, |old| {
         let mut new = old.clone();

@@ -75,6 +75,13 @@ impl Composed {
     }
 }
 
+impl Composed {
+    /// Every layer that has something at a dotted path, in the order they were laid over each other.
+    pub fn layers(&self, path: &[&str]) -> Vec<&Layer> {
+        self.layers.iter().filter(|(_, map)| at(map, path).is_some()).map(|(layer, _)| layer).collect()
+    }
+}
+
 fn at<'a>(map: &'a Map<String, Value>, path: &[&str]) -> Option<&'a Value> {
     let (first, rest) = path.split_first()?;
     rest.iter().try_fold(map.get(*first)?, |value, key| value.get(*key))

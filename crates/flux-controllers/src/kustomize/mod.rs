@@ -33,6 +33,7 @@ mod unchanged;
 mod wake;
 
 pub use options::{Gates, Options, stage_kinds};
+pub use typed::drop_unknown;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

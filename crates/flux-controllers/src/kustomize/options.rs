@@ -23,6 +23,8 @@ pub struct Options {
     pub concurrent_ssa: usize,
     /// Refuse bases that are not in the source.
     pub no_remote_bases: bool,
+    /// Nothing far away may be asked: a fleet is tried on a machine.
+    pub offline: bool,
     /// Prefixes of further field managers whose fields are taken over.
     pub override_managers: Vec<String>,
     /// Kinds that get a stage of their own, as (group, kind).
@@ -72,6 +74,7 @@ impl Default for Options {
             requeue_dependency: Duration::from_secs(30),
             concurrent_ssa: 4,
             no_remote_bases: false,
+            offline: false,
             override_managers: Vec::new(),
             custom_stage_kinds: Vec::new(),
             runtime_namespace: None,

@@ -39,6 +39,9 @@ pub(super) async fn fetch(run: &Run<'_>, name: &str) -> Result<Remote, String> {
             "remote bases are not allowed (--no-remote-bases); copy it into the source".to_owned(),
         ));
     }
+    if run.ctx.options.offline {
+        return Err(format!("offline: remote base '{name}' is needed, and bases are not cached"));
+    }
     let known = &run.ctx.memory.remote_bases.0;
     let fresh = known.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
     if let Some((_, remote)) = fresh.filter(|(at, _)| at.elapsed() < FRESH) {

@@ -6,27 +6,31 @@ use serde_json::Value;
 
 /// Deeper fields are left as they are.
 const DEEPEST: usize = 64;
+/// Fields of one object that are named.
+const MOST_NAMED: usize = 20;
 
-/// Drops what the builtin kind of `object` does not know; other kinds stay as they are.
-pub(super) fn drop_unknown(object: &mut Value) {
+/// Drops what the builtin kind of `object` does not know, and says which fields; other kinds stay as they are.
+pub fn drop_unknown(object: &mut Value) -> Vec<String> {
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
     // Upstream leaves roles alone because of a bug in Go's serializer; so do we, since the result is the same.
     if api_version == "rbac.authorization.k8s.io/v1" && matches!(kind.as_str(), "Role" | "ClusterRole") {
-        return;
+        return Vec::new();
     }
     // CRDs are no part of the scheme upstream uses.
     if kind == "CustomResourceDefinition" {
-        return;
+        return Vec::new();
     }
     let Some(schema) = Schemas::kubernetes().kind_of(&api_version, &kind).and_then(|kind| kind.schema())
     else {
-        return;
+        return Vec::new();
     };
-    walk(object, schema, 0);
+    let mut dropped = Vec::new();
+    walk(object, schema, "", 0, &mut dropped);
+    dropped
 }
 
-fn walk(value: &mut Value, schema: Schema<'_>, depth: usize) {
+fn walk(value: &mut Value, schema: Schema<'_>, path: &str, depth: usize, dropped: &mut Vec<String>) {
     if depth > DEEPEST || schema.preserves_unknown_fields() {
         return;
     }
@@ -39,22 +43,32 @@ fn walk(value: &mut Value, schema: Schema<'_>, depth: usize) {
                 }
                 match schema.child(key) {
                     Some(child) => {
-                        walk(value, child, depth + 1);
+                        walk(value, child, &field(path, key), depth + 1, dropped);
                         true
                     }
-                    None => !has_fields,
+                    None if has_fields => {
+                        if dropped.len() < MOST_NAMED {
+                            dropped.push(field(path, key));
+                        }
+                        false
+                    }
+                    None => true,
                 }
             });
         }
         Value::Array(list) => {
             if let Some(items) = schema.items() {
-                for item in list {
-                    walk(item, items, depth + 1);
+                for (index, item) in list.iter_mut().enumerate() {
+                    walk(item, items, &format!("{path}[{index}]"), depth + 1, dropped);
                 }
             }
         }
         _ => {}
     }
+}
+
+fn field(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
 #[cfg(test)]
@@ -69,7 +83,8 @@ mod tests {
             "spec": {"replicas": 1, "nonsense": true, "paused": null, "selector": {"matchLabels": {"any": "label"}},
                 "template": {"spec": {"containers": [{"name": "c", "imagePolicy": "x", "resources": {"limits": {"cpu": 1}}}]}}},
         });
-        drop_unknown(&mut object);
+        let dropped = drop_unknown(&mut object);
+        assert_eq!(dropped, ["spec.nonsense", "spec.template.spec.containers[0].imagePolicy"]);
         assert_eq!(
             object["spec"],
             json!({"replicas": 1, "selector": {"matchLabels": {"any": "label"}},

@@ -22,7 +22,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::access::Secrets;
 use super::oci_repository::Kept;
 use super::registry;
-use super::skeleton::{Failure, Fetched, Job, Source};
+use super::skeleton::{Failure, Fetched, Job, Remote, Source};
 use crate::artifact::tree::{ArtifactTree, TreeWriter};
 
 const KIND: &Kind = &BUCKET;
@@ -43,6 +43,12 @@ impl Source for Buckets {
 
     fn interval(object: &Bucket) -> Duration {
         object.spec.interval.to_std()
+    }
+
+    fn remote(&self, job: &Job<'_, Self>) -> Option<Remote> {
+        let spec = &job.object.spec;
+        let url = format!("{}/{}", spec.endpoint, spec.bucket_name);
+        Some(Remote::new(KIND, &url, spec, format!("bucket {} at {}", spec.bucket_name, spec.endpoint)))
     }
 
     async fn fetch(&self, job: &mut Job<'_, Self>) -> Result<Fetched, Failure> {

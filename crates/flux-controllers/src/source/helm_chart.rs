@@ -11,16 +11,16 @@ use flux_api::revision::Revision;
 use flux_api::source::{
     HelmChart, HelmChartSourceKind, HelmChartStatus, HelmRepository, HelmRepositoryType, ReconcileStrategy,
 };
-use flux_remote::helm_repository::{self as remote, LookupError, PickError, Repository};
-use flux_remote::oci;
+use flux_remote::helm_repository as remote;
 use helm::{Chart, Dialect, Limits};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 
-use super::access::{self, Secrets};
 use super::chart_build::{self as build, Build, BuildError, Local, Reason, Wishes};
-use super::skeleton::{Failure, Fetched, Job, Source};
-use super::{BUILD_FAILED, FETCH_FAILED, SOURCE_VERIFIED, registry};
+use super::chart_download::{Downloader, stands_for};
+use super::depot::{About, Network};
+use super::skeleton::{Failure, Fetched, Job, Remote, Source};
+use super::{BUILD_FAILED, FETCH_FAILED, SOURCE_VERIFIED};
 use crate::reconcile::{Cache, Cause, ObjectKey, Queue, decode};
 
 const KIND: &Kind = &HELM_CHART;
@@ -69,7 +69,7 @@ enum From {
 }
 
 /// Why there is no chart.
-enum Trouble {
+pub(super) enum Trouble {
     Build(BuildError),
     /// Around the build; `reason` is what the event says.
     Around {
@@ -87,11 +87,11 @@ impl std::convert::From<BuildError> for Trouble {
 }
 
 impl Trouble {
-    fn around(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn around(reason: &'static str, message: impl Into<String>) -> Self {
         Trouble::Around { reason, message: message.into(), stalled: false, unverified: false }
     }
 
-    fn invalid_url(problem: impl std::fmt::Display) -> Self {
+    pub(super) fn invalid_url(problem: impl std::fmt::Display) -> Self {
         let message = format!("invalid Helm repository URL: {problem}");
         Trouble::Around { reason: "URLInvalid", message, stalled: true, unverified: false }
     }
@@ -107,6 +107,22 @@ impl Source for HelmCharts {
 
     fn interval(object: &HelmChart) -> Duration {
         object.spec.interval.to_std()
+    }
+
+    fn remote(&self, job: &Job<'_, Self>) -> Option<Remote> {
+        let spec = &job.object.spec;
+        if spec.source_ref.kind != HelmChartSourceKind::HelmRepository {
+            return None;
+        }
+        let key = ObjectKey::new(Object::namespace(job.object), spec.source_ref.name.clone());
+        let repository: HelmRepository = decode(job.ctx.cache.get(&HELM_REPOSITORY, &key)?.as_ref()).ok()?;
+        let url = repository.spec.url;
+        // Of an index that stands for another one, the charts do, too.
+        if stands_for(job, &url, &spec.chart).is_some() {
+            return None;
+        }
+        let what = format!("chart {} {} of {url}", spec.chart, spec.version());
+        Some(Remote::new(KIND, &url, spec, what))
     }
 
     async fn fetch(&self, job: &mut Job<'_, Self>) -> Result<Fetched, Failure> {
@@ -418,25 +434,60 @@ async fn remote_dependency(
     if !["oci://", "http://", "https://"].iter().any(|scheme| address.starts_with(scheme)) {
         return Err(format!("invalid dependency repository URL: {address}"));
     }
-    let repository = repository_at(job, &address);
+    let (name, version) = (&dependency.name, &dependency.version);
+    let archive = dependency_archive(job, &address, name, version).await?;
+    Chart::from_archive(&archive, Limits::default(), Dialect::Helm4)
+        .map_err(|error| format!("failed to load downloaded archive of version '{version}': {error}"))
+}
+
+/// From the cache of a machine that has one, else from where it is.
+async fn dependency_archive(
+    job: &Job<'_, HelmCharts>,
+    address: &str,
+    name: &str,
+    version: &str,
+) -> Result<Vec<u8>, String> {
+    let depot = job.ctx.depot.as_ref().filter(|_| stands_for(job, address, name).is_none());
+    let wanted = serde_json::json!({ "dependency": name, "version": version, "url": address });
+    let cache = depot.and_then(|depot| depot.cache.as_ref());
+    if let Some(depot) = depot.filter(|depot| depot.network != Network::First) {
+        match cache.and_then(|cache| cache.find(&wanted)) {
+            Some(entry) => return Ok(entry.content),
+            None if depot.network == Network::Never => {
+                return Err(depot.missing(&format!("chart {name} {version} of {address}"), address));
+            }
+            None => {}
+        }
+    }
+    let archive = fetch_dependency(job, address, name, version).await?;
+    if let Some(cache) = cache {
+        let about = About { wanted, file: format!("{name}.tgz"), ..About::default() };
+        if let Err(error) = cache.keep(about, &archive) {
+            tracing::warn!(%error, "the cache cannot be written");
+        }
+    }
+    Ok(archive)
+}
+
+async fn fetch_dependency(
+    job: &Job<'_, HelmCharts>,
+    address: &str,
+    name: &str,
+    version: &str,
+) -> Result<Vec<u8>, String> {
+    let repository = repository_at(job, address);
     let text = |trouble: Trouble| match trouble {
         Trouble::Build(error) => error.cause,
         Trouble::Around { message, .. } => message,
     };
-    let downloader =
-        Downloader::connect(job, &repository, &address, &dependency.name).await.map_err(|trouble| {
-            format!("failed to get chart repository for URL '{address}': {}", text(trouble))
-        })?;
-    let (name, version) = (&dependency.name, &dependency.version);
-    let found = downloader.find(job, name, version).await.map_err(|error| {
-        format!("failed to get chart '{name}' version '{version}' from '{url}': {}", error.cause)
+    let downloader = Downloader::connect(job, &repository, address, name).await.map_err(|trouble| {
+        format!("failed to get chart repository for URL '{address}': {}", text(trouble))
     })?;
-    let archive = downloader
-        .download(job, &found)
-        .await
-        .map_err(|cause| format!("chart download of version '{}' failed: {cause}", found.version))?;
-    Chart::from_archive(&archive, Limits::default(), Dialect::Helm4)
-        .map_err(|error| format!("failed to load downloaded archive of version '{}': {error}", found.version))
+    let found = downloader.find(job, name, version).await.map_err(|error| {
+        format!("failed to get chart '{name}' version '{version}' from '{address}': {}", error.cause)
+    })?;
+    let archive = downloader.download(job, &found).await;
+    archive.map_err(|cause| format!("chart download of version '{}' failed: {cause}", found.version))
 }
 
 fn repository_at(job: &Job<'_, HelmCharts>, address: &str) -> HelmRepository {
@@ -452,189 +503,6 @@ fn repository_at(job: &Job<'_, HelmCharts>, address: &str) -> HelmRepository {
         let spec = flux_api::source::HelmRepositorySpec { url: address.to_owned(), ..Default::default() };
         HelmRepository::new("", spec)
     })
-}
-
-/// A version of a chart, and where it is.
-struct Found {
-    name: String,
-    version: String,
-    reference: String,
-}
-
-/// The two ways charts are published.
-enum Downloader {
-    Http { repository: Box<Repository>, index: Option<Box<Artifact>> },
-    Registry(Box<oci::Registry>),
-}
-
-impl Downloader {
-    async fn connect(
-        job: &Job<'_, HelmCharts>,
-        repository: &HelmRepository,
-        address: &str,
-        chart: &str,
-    ) -> Result<Self, Trouble> {
-        let secrets = Secrets { client: &job.ctx.client, namespace: Object::namespace(job.object) };
-        if repository.spec.repository_type() == HelmRepositoryType::Oci || address.starts_with("oci://") {
-            let Some(place) = address.strip_prefix("oci://") else {
-                let message = format!("failed to construct Helm client: invalid OCI registry URL: {address}");
-                return Err(Trouble::Around { reason: "Failed", message, stalled: true, unverified: false });
-            };
-            build::check_name(chart)?;
-            let registry =
-                registry::for_charts(job.ctx, secrets, &repository.spec, &format!("{place}/{chart}"))
-                    .await
-                    .map_err(|problem| Trouble::around("AuthenticationFailed", problem))?;
-            return Ok(Downloader::Registry(Box::new(registry)));
-        }
-        let (transport, login) = access::chart_repository(secrets, &repository.spec)
-            .await
-            .map_err(|problem| Trouble::around("AuthenticationFailed", problem))?;
-        let http = Repository::new(address, &transport, login).map_err(|error| match error {
-            remote::Error::Transport(error) => Trouble::around(
-                "AuthenticationFailed",
-                format!("failed to construct Helm client's TLS config: {error}"),
-            ),
-            error => Trouble::invalid_url(error),
-        })?;
-        let index = repository.status.as_ref().and_then(|status| status.artifact.clone());
-        Ok(Downloader::Http { repository: Box::new(http), index: index.map(Box::new) })
-    }
-
-    /// The version that is asked for.
-    async fn find(&self, job: &Job<'_, HelmCharts>, name: &str, wanted: &str) -> Result<Found, BuildError> {
-        match self {
-            Downloader::Http { repository, index } => {
-                let version = find_in_index(job, repository, index.as_deref(), name, wanted).await;
-                let version = version.map_err(|error| {
-                    let reason = match &error {
-                        LookupError::Reference(_) => Reason::Reference,
-                        LookupError::Unreadable(_) => Reason::Pull,
-                    };
-                    BuildError::new(
-                        reason,
-                        format!("failed to get chart version for remote reference: {error}"),
-                    )
-                })?;
-                let reference = version.urls.into_iter().next().unwrap_or_default();
-                Ok(Found { name: version.name, version: version.version, reference })
-            }
-            Downloader::Registry(registry) => {
-                let version = find_in_registry(registry, name, wanted).await.map_err(|cause| {
-                    BuildError::new(
-                        Reason::Pull,
-                        format!("failed to get chart version for remote reference: {cause}"),
-                    )
-                })?;
-                let reference = oci::chart_tag(&version);
-                Ok(Found { name: name.to_owned(), version, reference })
-            }
-        }
-    }
-
-    async fn verify(
-        &self,
-        job: &Job<'_, HelmCharts>,
-        verification: &flux_api::source::HelmChartVerification,
-        found: &Found,
-    ) -> Result<bool, Trouble> {
-        let Downloader::Registry(registry) = self else { return Ok(false) };
-        super::verification::chart(
-            job.ctx,
-            Object::namespace(job.object),
-            registry,
-            verification,
-            &found.reference,
-        )
-        .await
-        .map_err(|error| match error {
-            super::verification::Error::Configuration(cause) => {
-                let provider = super::verification::provider_name(
-                    verification.provider,
-                    verification.secret_ref.is_some(),
-                );
-                Trouble::Around {
-                    reason: "VerificationError",
-                    message: format!("failed to verify the signature using provider '{provider}': {cause}"),
-                    stalled: false,
-                    unverified: true,
-                }
-            }
-            super::verification::Error::Signature(cause) => {
-                let place = registry.repository().with_tag(&found.reference);
-                BuildError::new(Reason::Verification, format!("failed to verify oci://{place}: {cause}"))
-                    .into()
-            }
-        })
-    }
-
-    /// The archive of a version.
-    async fn download(&self, job: &Job<'_, HelmCharts>, found: &Found) -> Result<Vec<u8>, String> {
-        let largest = job.ctx.options.helm_chart_max_size;
-        match self {
-            Downloader::Http { repository, .. } => {
-                if found.reference.is_empty() {
-                    return Err(format!("chart '{}' has no downloadable URLs", found.name));
-                }
-                let fetched = repository.chart(&found.name, &found.reference, largest).await;
-                fetched.map_err(|error| error.to_string())
-            }
-            Downloader::Registry(registry) => {
-                pull_chart(registry, &found.reference, largest).await.map_err(|error| {
-                    let place = registry.repository().with_tag(&found.reference);
-                    format!("failed to get 'oci://{place}': {error}")
-                })
-            }
-        }
-    }
-}
-
-async fn find_in_index(
-    job: &Job<'_, HelmCharts>,
-    repository: &Repository,
-    index: Option<&Artifact>,
-    name: &str,
-    wanted: &str,
-) -> Result<remote::ChartVersion, LookupError> {
-    if let Some(artifact) = index {
-        let path = job.ctx.storage.root().join(&artifact.path);
-        return job.ctx.indexes.find(&path, artifact.digest.as_str(), name, wanted);
-    }
-    // A repository that is no object here: its index is fetched for this one look.
-    let largest = job.ctx.options.helm_index_max_size;
-    let downloaded = repository.index(None, largest).await?;
-    let Some(mut downloaded) = downloaded else { return Err(PickError::NoChart.into()) };
-    let mut file = tempfile::NamedTempFile::new().map_err(remote::Error::from)?;
-    remote::convert(&mut downloaded.file, &mut std::io::BufWriter::new(file.as_file_mut()))?;
-    remote::StoredIndex::default().find(file.path(), &downloaded.sha256, name, wanted)
-}
-
-async fn find_in_registry(registry: &oci::Registry, name: &str, wanted: &str) -> Result<String, String> {
-    if remote::parse_version(wanted).is_some() {
-        return Ok(wanted.to_owned());
-    }
-    let tags = registry.tags().await.map_err(|error| {
-        let place = registry.repository();
-        format!("could not get tags for \"{name}\": could not fetch tags for \"oci://{place}\": {error}")
-    })?;
-    if tags.is_empty() {
-        return Err(format!("unable to locate any tags in provided repository: {name}"));
-    }
-    let versions: Vec<String> = tags.iter().map(|tag| oci::chart_version(tag)).collect();
-    let found = remote::pick_tag(versions.iter().map(String::as_str), wanted)?;
-    found
-        .map(str::to_owned)
-        .ok_or_else(|| format!("could not locate a version matching provided version string {wanted}"))
-}
-
-async fn pull_chart(registry: &oci::Registry, tag: &str, largest: u64) -> Result<Vec<u8>, oci::Error> {
-    let digest = registry.resolve(tag).await?;
-    let manifest = registry.image(&digest).await?;
-    let layer = manifest.layers.iter().find(|layer| layer.media_type == oci::CHART_LAYER);
-    let layer = layer.ok_or_else(|| {
-        oci::Error::Manifest(format!("manifest does not contain a layer with mediatype {}", oci::CHART_LAYER))
-    })?;
-    registry.blob(layer, largest).await
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! One of type `oci` is only looked at by HelmCharts: it has no index, no finalizer and no status.
 
 use std::collections::HashMap;
-use std::io::BufWriter;
+use std::io::{BufWriter, Seek, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,9 +12,11 @@ use flux_api::kinds::{HELM_REPOSITORY, Kind};
 use flux_api::revision::Revision;
 use flux_api::source::{HelmRepository, HelmRepositoryStatus, HelmRepositoryType};
 use flux_remote::helm_repository::{self as remote, Downloaded, Repository, convert};
+use sha2::{Digest, Sha256};
 
 use super::access::{self, Secrets};
-use super::skeleton::{Failure, Fetched, Job, Source};
+use super::depot::LocalChart;
+use super::skeleton::{Failure, Fetched, Job, Remote, Source};
 use crate::reconcile::ObjectKey;
 
 const KIND: &Kind = &HELM_REPOSITORY;
@@ -51,10 +53,23 @@ impl Source for HelmRepositories {
         object.spec.repository_type() == HelmRepositoryType::Oci
     }
 
+    fn remote(&self, job: &Job<'_, Self>) -> Option<Remote> {
+        let spec = &job.object.spec;
+        if job.ctx.depot.as_ref()?.files(&spec.url).is_some() || spec.url.starts_with("oci://") {
+            return None;
+        }
+        Some(Remote::new(KIND, &spec.url, spec, format!("the index of {}", spec.url)))
+    }
+
     async fn fetch(&self, job: &mut Job<'_, Self>) -> Result<Fetched, Failure> {
         if job.object.spec.url.starts_with("oci://") {
             let problem = "'oci' URL scheme cannot be used with 'default' HelmRepository type";
             return Err(invalid_url(problem));
+        }
+        if let Some(charts) = job.ctx.depot.as_ref().and_then(|depot| depot.charts(&job.object.spec.url)) {
+            let charts = charts.map_err(|problem| Failure::fetch("Failed", problem))?;
+            let index = LocalChart::index(&charts).to_string();
+            return self.store(job, downloaded(&index)?).await;
         }
         let repository = self.connect(job).await?;
         let limit = job.object.spec.timeout().to_std();
@@ -162,6 +177,19 @@ impl From<Unstored> for Failure {
             }
         }
     }
+}
+
+/// An index that was made here, as if it had come from somewhere.
+fn downloaded(index: &str) -> Result<Downloaded, Failure> {
+    let written = || -> std::io::Result<std::fs::File> {
+        let mut file = tempfile::tempfile()?;
+        file.write_all(index.as_bytes())?;
+        file.rewind()?;
+        Ok(file)
+    };
+    let file = written().map_err(|error| Failure::storage(error.to_string()))?;
+    let sha256 = Sha256::digest(index).iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Downloaded { file, sha256, etag: None })
 }
 
 fn invalid_url(problem: &str) -> Failure {

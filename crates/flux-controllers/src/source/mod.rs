@@ -3,10 +3,13 @@
 pub mod access;
 pub mod bucket;
 pub mod chart_build;
+pub mod chart_download;
 pub mod credentials;
+pub mod depot;
 pub mod git_repository;
 pub mod helm_chart;
 pub mod helm_repository;
+mod oci_local;
 pub mod oci_repository;
 pub mod options;
 pub mod registry;
@@ -18,6 +21,7 @@ use std::sync::Arc;
 use flux_api::condition::{self, ConditionStatus};
 use kube::Client;
 
+pub use depot::{Depot, StandIn};
 pub use options::Options;
 
 use crate::artifact::Storage;
@@ -39,32 +43,8 @@ pub struct Context {
     pub cloud: flux_remote::cloud::Cloud,
     /// Stored indexes of chart repositories, looked up by HelmCharts.
     pub indexes: flux_remote::helm_repository::StoredIndex,
-    /// A folder that stands in for some repositories, where a fleet is tried on a machine.
-    pub local: Option<LocalFleet>,
-}
-
-/// Repositories that are read from a folder of this machine instead of the network.
-#[derive(Clone, Debug)]
-pub struct LocalFleet {
-    pub place: flux_remote::local::Place,
-    /// Addresses that mean this folder.
-    pub urls: Vec<String>,
-}
-
-impl LocalFleet {
-    /// Whether a repository at `url` is this folder, however the address is written.
-    pub fn serves(&self, url: &str) -> bool {
-        let plain = |url: &str| {
-            let url = url.trim_end_matches('/').trim_end_matches(".git");
-            let host_and_path = url.split_once("://").map_or(url, |(_, rest)| rest);
-            host_and_path
-                .rsplit_once('@')
-                .map_or(host_and_path, |(_, rest)| rest)
-                .replace(':', "/")
-                .to_lowercase()
-        };
-        self.urls.iter().any(|known| plain(known) == plain(url))
-    }
+    /// What stands in for the network, where a fleet is tried on a machine.
+    pub depot: Option<Depot>,
 }
 
 /// The conditions that decide whether a source is ready, most important first.
@@ -107,19 +87,5 @@ pub(crate) fn summarize(conditions: &mut Conditions<'_>) {
         .map(|verified| (verified.reason.clone(), verified.message.clone()));
     if let Some((reason, message)) = unverified {
         conditions.set(condition::READY, ConditionStatus::False, &reason, message);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_is_recognised_however_it_is_written() {
-        let place = flux_remote::local::Place { folder: ".".into(), revision: None };
-        let local = LocalFleet { place, urls: vec!["git@github.com:org/fleet.git".to_owned()] };
-        assert!(local.serves("ssh://git@github.com/org/fleet"));
-        assert!(local.serves("https://github.com/Org/fleet.git"));
-        assert!(!local.serves("https://github.com/org/other"));
     }
 }

@@ -22,13 +22,13 @@ use flux_remote::ignore::{self, Ignore};
 use flux_remote::oci::{self, Descriptor, Digest, Registry, Repository};
 
 use super::access::Secrets;
-use super::skeleton::{Failure, Fetched, Job, Source};
+use super::skeleton::{Failure, Fetched, Job, Remote, Source};
 use super::{SOURCE_VERIFIED, registry, verification};
 use crate::artifact::storage::{Contents, Each, Storage};
 use crate::artifact::tree::{ArtifactTree, TreeWriter};
 use crate::reconcile::ObjectKey;
 
-const KIND: &Kind = &OCI_REPOSITORY;
+pub(super) const KIND: &Kind = &OCI_REPOSITORY;
 /// What a layer may unpack to.
 const UNPACKED: archive::Limits = archive::Limits { bytes: 2 << 30, files: 500_000 };
 const LARGEST_LAYER: u64 = 2 << 30;
@@ -47,7 +47,23 @@ impl Source for OciRepositories {
         object.spec.interval.to_std()
     }
 
+    fn remote(&self, job: &Job<'_, Self>) -> Option<Remote> {
+        let spec = &job.object.spec;
+        if job.ctx.depot.as_ref()?.files(&spec.url).is_some() {
+            return None;
+        }
+        let reference = spec.reference.as_ref();
+        let version = reference.and_then(|one| {
+            one.digest.as_ref().or(one.semver.as_ref()).or(one.tag.as_ref()).map(String::as_str)
+        });
+        let what = format!("artifact {} {}", spec.url, version.unwrap_or("latest"));
+        Some(Remote::new(KIND, &spec.url, spec, what))
+    }
+
     async fn fetch(&self, job: &mut Job<'_, Self>) -> Result<Fetched, Failure> {
+        if let Some(place) = job.ctx.depot.as_ref().and_then(|depot| depot.files(&job.object.spec.url)) {
+            return self.fetch_local(job, place.clone()).await;
+        }
         if condition::is(&job.status.conditions, SOURCE_VERIFIED, ConditionStatus::False) {
             job.conditions().delete(SOURCE_VERIFIED);
         }
@@ -123,7 +139,7 @@ impl OciRepositories {
         }
     }
 
-    async fn store(
+    pub(super) async fn store(
         &self,
         job: &mut Job<'_, Self>,
         pulled: Pulled,
@@ -262,7 +278,12 @@ async fn highest(
 }
 
 /// The highest version in `range` among the tags that match `filter`. Only charts write `+` as `_`.
-fn highest_of(tags: &[String], range: &str, filter: Option<&str>, is_chart: bool) -> Result<String, String> {
+pub(super) fn highest_of(
+    tags: &[String],
+    range: &str,
+    filter: Option<&str>,
+    is_chart: bool,
+) -> Result<String, String> {
     let filter =
         filter.map(regex::Regex::new).transpose().map_err(|error| format!("semverFilter: {error}"))?;
     let kept = tags.iter().filter(|tag| filter.as_ref().is_none_or(|filter| filter.is_match(tag)));
@@ -287,9 +308,9 @@ fn content_changed(job: &Job<'_, OciRepositories>) -> bool {
 }
 
 /// A layer that came, and what its image says.
-struct Pulled {
-    layer: File,
-    annotations: std::collections::BTreeMap<String, String>,
+pub(super) struct Pulled {
+    pub(super) layer: File,
+    pub(super) annotations: std::collections::BTreeMap<String, String>,
 }
 
 async fn pull(registry: &Registry, spec: &OCIRepositorySpec, digest: &Digest) -> Result<Pulled, Failure> {
@@ -406,7 +427,7 @@ impl Contents for Kept<'_> {
     }
 }
 
-fn told(job: &Job<'_, OciRepositories>, revision: &str) -> Fetched {
+pub(super) fn told(job: &Job<'_, OciRepositories>, revision: &str) -> Fetched {
     let mut news = format!("stored artifact with revision '{revision}' from '{}'", job.object.spec.url);
     let metadata = job.status.artifact.as_ref().map(|artifact| &artifact.metadata);
     let annotation = |name: &str| {

@@ -16,8 +16,11 @@ use futures::future::BoxFuture;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use super::depot;
+pub use super::depot::Remote;
 use super::{
     ARTIFACT_IN_STORAGE, ARTIFACT_OUTDATED, BUILD_FAILED, Context, FETCH_FAILED, INCLUDE_UNAVAILABLE,
     SOURCE_VERIFIED, STORAGE_OPERATION_FAILED, summarize,
@@ -46,12 +49,17 @@ pub trait Source: Send + Sync + Sized + 'static {
     /// The object is gone: so may what was kept for it.
     fn forget(&self, _key: &ObjectKey) {}
 
+    /// What lies far away and is to be fetched; `None` where everything is here. Asked only where there is a depot.
+    fn remote(&self, _job: &Job<'_, Self>) -> Option<Remote> {
+        None
+    }
+
     /// Brings `job.status` to what the remote has.
     fn fetch(&self, job: &mut Job<'_, Self>) -> impl Future<Output = Result<Fetched, Failure>> + Send;
 }
 
 /// The parts that every source's status has.
-pub trait Status: Clone + Default + Serialize + Send + Sync + 'static {
+pub trait Status: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static {
     fn conditions(&mut self) -> &mut Vec<Condition>;
     fn artifact(&mut self) -> &mut Option<Artifact>;
     fn observed_generation(&mut self) -> &mut i64;
@@ -530,6 +538,11 @@ impl<S: Source> Sources<S> {
             job.conditions().set(condition::RECONCILING, ConditionStatus::True, "Progressing", message);
         }
         job.check_storage().await?;
+        if let Some(depot) = &self.ctx.depot
+            && let Some(remote) = self.source.remote(job)
+        {
+            return depot::fetch(&self.source, job, depot, remote).await;
+        }
         self.source.fetch(job).await
     }
 

@@ -12,6 +12,8 @@ use crate::output;
 use crate::session::Session;
 use crate::tree::Invocation;
 
+use super::explain;
+
 pub(crate) async fn run(run: &Invocation, kind: &Kind) -> Result<(), CliError> {
     let is_release = kind.words == "helmrelease";
     let third = if is_release { "show-values" } else { "show-vars" };
@@ -72,35 +74,18 @@ async fn variables(session: &Session, object: &Value) -> Result<(), CliError> {
     output::data(&lines.concat())
 }
 
-/// `valuesFrom` in its order, then `values` over it.
+/// What the controller composes of `valuesFrom` and `values`. What is missing is told in upstream's words.
 async fn values(session: &Session, object: &Value) -> Result<(), CliError> {
-    let mut merged = helm::Values::new();
     for reference in object.pointer("/spec/valuesFrom").and_then(Value::as_array).into_iter().flatten() {
         let key = Some(text(reference, "/valuesKey")).filter(|key| !key.is_empty()).unwrap_or("values.yaml");
-        let data = referenced(session, reference).await?;
         let optional = reference.get("optional").and_then(Value::as_bool).unwrap_or(false);
-        let Some(found) = data.get(key) else {
-            if optional {
-                continue;
-            }
+        if !referenced(session, reference).await?.contains_key(key) && !optional {
             let (kind, name) = (text(reference, "/kind"), text(reference, "/name"));
             return Err(fail!("missing key '{key}' in {kind} '{}/{name}'", session.namespace));
-        };
-        match text(reference, "/targetPath") {
-            "" => {
-                let parsed =
-                    yaml::to_json(found.as_bytes()).map_err(|error| fail!("values of '{key}': {error}"))?;
-                merged.merge(helm::Values::from_json(parsed).unwrap_or_default());
-            }
-            path => merged.set_at(path, found).map_err(|error| {
-                fail!("unable to merge value from key '{key}' into path '{path}': {error}")
-            })?,
         }
     }
-    if let Some(values) = object.pointer("/spec/values") {
-        merged.merge(helm::Values::from_json(values.clone()).unwrap_or_default());
-    }
-    output::data(&output::yaml_text(&Value::Object(merged.into_map()))?)
+    let composed = explain::of_release(session, object).await?;
+    output::data(&output::yaml_text(&Value::Object(composed.values.into_map()))?)
 }
 
 /// The data of a ConfigMap or Secret; nothing when it is missing and optional.

@@ -11,6 +11,7 @@ mod delete;
 mod diff;
 mod envsubst;
 mod events;
+mod explain;
 mod export;
 mod get;
 mod image;
@@ -32,6 +33,8 @@ mod trigger;
 mod uninstall;
 mod up;
 pub(crate) mod version;
+mod wait;
+mod why;
 
 use crate::error::{CliError, fail};
 use crate::kinds::{self, Kind};
@@ -48,6 +51,9 @@ pub(crate) async fn run(run: &Invocation) -> Result<(), CliError> {
         "up" => up::run(run).await,
         "test" => test::run(run).await,
         "serve" => serve::run(run).await,
+        "wait" => wait::run(run).await,
+        "why" => why::run(run).await,
+        "explain" => explain::run(run).await,
         "create" => create::run(run).await,
         "get" => get::run(run).await,
         "reconcile" => reconcile::run(run, kind(run)?).await,

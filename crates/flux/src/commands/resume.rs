@@ -5,7 +5,7 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::error::{CliError, fail};
-use crate::kinds::{self, Kind};
+use crate::kinds::{self, Kind, SUSPEND_REASON};
 use crate::output;
 use crate::readiness;
 use crate::session::Session;
@@ -51,7 +51,11 @@ async fn resume(
     for object in &objects {
         let name = kinds::name(object);
         output::action(&format!("resuming {} {name} in {} namespace", kind.human, session.namespace));
-        session.merge(kind.api, name, &json!({"spec": {"suspend": null}})).await?;
+        let mut patch = json!({"spec": {"suspend": null}});
+        if object.pointer("/metadata/annotations").is_some_and(|all| all.get(SUSPEND_REASON).is_some()) {
+            patch["metadata"] = json!({"annotations": {SUSPEND_REASON: null}});
+        }
+        session.merge(kind.api, name, &patch).await?;
         output::success(&format!("{} resumed", kind.human));
     }
     Ok(objects)

@@ -1,10 +1,10 @@
-//! `flux suspend`: objects are left alone until they are resumed.
+//! `flux suspend`: objects are left alone until they are resumed. With `--reason` whoever looks can read why.
 
 use kube::api::ListParams;
 use serde_json::json;
 
 use crate::error::CliError;
-use crate::kinds::{self, Kind};
+use crate::kinds::{self, Kind, SUSPEND_REASON};
 use crate::output;
 use crate::session::Session;
 use crate::tree::Invocation;
@@ -18,7 +18,7 @@ pub(crate) async fn run(run: &Invocation, kind: &Kind) -> Result<(), CliError> {
     }
     let session = Session::open(run).await?;
     if run.args.is_empty() {
-        return match suspend(&session, kind, &ListParams::default()).await? {
+        return match suspend(&session, kind, run.some("reason"), &ListParams::default()).await? {
             0 => Err(CliError::new("no objects found")),
             _ => Ok(()),
         };
@@ -27,7 +27,7 @@ pub(crate) async fn run(run: &Invocation, kind: &Kind) -> Result<(), CliError> {
         let filter = ListParams::default().fields(&format!("metadata.name={name}"));
         let (kind_name, namespace) = (kind.api.kind, &session.namespace);
         // One that is missing does not keep the others, nor the script, from going on.
-        match suspend(&session, kind, &filter).await {
+        match suspend(&session, kind, run.some("reason"), &filter).await {
             Ok(0) => output::failure(&format!("{kind_name} {name} not found in {namespace} namespace")),
             Ok(_) => {}
             Err(error) => output::failure(&format!(
@@ -39,12 +39,21 @@ pub(crate) async fn run(run: &Invocation, kind: &Kind) -> Result<(), CliError> {
 }
 
 /// How many there were.
-async fn suspend(session: &Session, kind: &Kind, filter: &ListParams) -> Result<usize, CliError> {
+async fn suspend(
+    session: &Session,
+    kind: &Kind,
+    reason: Option<&str>,
+    filter: &ListParams,
+) -> Result<usize, CliError> {
     let objects = session.list(kind.api, false, filter).await?;
     for object in &objects {
         let name = kinds::name(object);
         output::action(&format!("suspending {} {name} in {} namespace", kind.human, session.namespace));
-        session.merge(kind.api, name, &json!({"spec": {"suspend": true}})).await?;
+        let mut patch = json!({"spec": {"suspend": true}});
+        if let Some(reason) = reason {
+            patch["metadata"] = json!({"annotations": {SUSPEND_REASON: reason}});
+        }
+        session.merge(kind.api, name, &patch).await?;
         output::success(&format!("{} suspended", kind.human));
     }
     Ok(objects.len())

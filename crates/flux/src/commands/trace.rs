@@ -104,6 +104,12 @@ async fn named_by_words(run: &Invocation, session: &Session) -> Result<Vec<Value
     Ok(objects)
 }
 
+/// The object that a person calls `deploy` `web`, or `Deployment` `web`.
+pub(super) async fn named(session: &Session, kind: &str, name: &str) -> Result<Value, CliError> {
+    let (group, version, resource) = find(session, kind).await?;
+    get(session, &group, &version, &resource, name).await
+}
+
 async fn resources(session: &Session, group: &str, version: &str) -> Result<Vec<APIResource>, CliError> {
     let listed = if group.is_empty() {
         session.client.list_core_api_resources(version).await

@@ -8,13 +8,15 @@ use std::time::Duration;
 use anyhow::Result;
 use flux_api::kinds::{self, Controller};
 use flux_controllers::manager::{Manager, ManagerOptions};
-use flux_controllers::source::LocalFleet;
+use flux_controllers::source::depot::Network;
+use flux_controllers::source::{Depot, StandIn};
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::LogBook;
 use super::files::{EntryPoint, Fleet};
+use super::overheard::{Overheard, Said};
 use crate::commands::install::installation;
 
 pub(crate) const NAMESPACE: &str = "flux-system";
@@ -23,6 +25,8 @@ const MANAGER: &str = "flux-up";
 pub(crate) struct Settings {
     pub(crate) fleet: Fleet,
     pub(crate) entry: EntryPoint,
+    /// What there is instead of the network.
+    pub(crate) depot: Depot,
     /// Where artifacts, the kubeconfig and the objects are kept.
     pub(crate) state: PathBuf,
     /// Whether the objects outlive the process.
@@ -39,6 +43,8 @@ pub(crate) struct Cluster {
     pub(crate) client: Client,
     /// Where the server listens, and the kubeconfig that leads there.
     pub(crate) listening: Option<(String, PathBuf)>,
+    /// What the server warned of.
+    pub(crate) said: Said,
     server: apiserver::Handle,
     manager: Manager,
 }
@@ -73,14 +79,15 @@ impl Cluster {
                 Some((listening.url().to_owned(), kubeconfig))
             }
         };
-        let client = Client::new(server.service(), NAMESPACE);
+        let (service, said) = Overheard::new(server.service());
+        let client = Client::new(service, NAMESPACE);
         match settings.shown {
             None => install(&client).await?,
             Some(_) => install_shown(&client).await?,
         }
         let manager = Manager::start(client.clone(), options(settings)).await?;
         bootstrap(&client, settings).await?;
-        Ok(Cluster { client, listening, server, manager })
+        Ok(Cluster { client, listening, said, server, manager })
     }
 
     pub(crate) async fn stop(self) {
@@ -94,10 +101,13 @@ fn options(settings: &Settings) -> ManagerOptions {
     let mut options = ManagerOptions::new(controllers(), storage.to_owned(), ([127, 0, 0, 1], 0).into());
     let mut urls = settings.fleet.urls.clone();
     urls.extend(settings.entry.url.clone());
+    let mut depot = settings.depot.clone();
     // A clone is for looking at; the source fetches for itself.
     if settings.fleet.clone.is_none() {
-        options.local = Some(LocalFleet { place: settings.fleet.place.clone(), urls });
+        depot.stand_ins.insert(0, StandIn { place: settings.fleet.place.clone(), urls });
     }
+    options.kustomize.offline = depot.network == Network::Never;
+    options.depot = Some(depot);
     options.most_retry = Duration::from_secs(10);
     // A fleet that is tried out writes to nobody's chat and sets no commit's status.
     options.notification.deliver = false;

@@ -1,6 +1,6 @@
 //! Commands that upstream does not have. Rows only: what they do stands in `commands`.
 
-use super::flag::{boolean, int, string};
+use super::flag::{array, boolean, int, string};
 use super::{Args, Row, row};
 
 pub(super) static ROWS: &[Row] = &[
@@ -14,11 +14,18 @@ pub(super) static ROWS: &[Row] = &[
         boolean("dirty"),
         boolean("ephemeral"),
         boolean("once"),
+        string("cache", ""),
+        boolean("offline"),
+        array("local", ""),
     ]),
     row("test", "Run a fleet in memory and say whether it would work").args(Args::AtMost(1)).flags(&[
         string("path", ""),
         boolean("dirty"),
         string("diff", ""),
+        string("cache", ""),
+        boolean("offline"),
+        boolean("refresh"),
+        array("local", ""),
         string("output", "text").short('o'),
     ]),
     row("image", "Group: questions about images").args(Args::Group),
@@ -26,4 +33,12 @@ pub(super) static ROWS: &[Row] = &[
     row("image explain policy", "Say of each tag why a policy keeps or drops it, and the order")
         .args(Args::AtMost(1))
         .flags(&[string("tags-from", "")]),
+    row("why", "Follow an object to what is broken and show the evidence").args(Args::Any),
+    row("wait", "Wait until an object is ready, at a revision if one is given")
+        .args(Args::Any)
+        .flags(&[string("revision", "")]),
+    row("explain", "Group: where things come from").args(Args::Group),
+    row("explain values", "Show which layer set the values of a HelmRelease")
+        .args(Args::Any)
+        .flags(&[string("key", "")]),
 ];

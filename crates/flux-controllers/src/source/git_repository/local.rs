@@ -2,15 +2,13 @@
 
 use std::io;
 
-use file_tree::TreePath;
 use flux_api::revision::Revision;
 use flux_remote::git::Commit;
-use flux_remote::ignore::{self, Ignore};
-use flux_remote::local::{LocalFolder, Place};
+use flux_remote::local::Place;
 
 use super::failure::Failure;
 use super::{GitRepositories, KIND};
-use crate::artifact::storage::{Contents, Each};
+use crate::source::depot::KeptFiles;
 use crate::source::skeleton::Job;
 
 impl GitRepositories {
@@ -33,8 +31,7 @@ impl GitRepositories {
             if current.as_ref() == Some(&revision) && same_rules {
                 return Ok::<_, Failure>(None);
             }
-            let rules = rules(&files, spec.ignore.as_deref());
-            let mut contents = Kept { files: &files, rules };
+            let mut contents = KeptFiles::of(&files, spec.ignore.as_deref());
             let artifact = storage.store(KIND, &key, &format!("{digest}.tar.gz"), revision, &mut contents);
             let artifact = artifact.map_err(|error| Failure::Storage(error.to_string()))?;
             if let Err(error) = storage.collect(KIND, &key, &artifact) {
@@ -47,33 +44,5 @@ impl GitRepositories {
             job.status.observed_ignore = job.object.spec.ignore.clone();
         }
         Ok(None)
-    }
-}
-
-fn rules(files: &LocalFolder, spec: Option<&str>) -> Ignore {
-    let mut texts: Vec<(TreePath, String)> = Vec::new();
-    for file in files.files().iter().filter(|file| file.path.file_name() == Some(ignore::FILE_NAME)) {
-        if let Ok(bytes) = files.read(&file.path) {
-            let folder = file.path.parent().unwrap_or_default();
-            texts.push((folder, String::from_utf8_lossy(&bytes).into_owned()));
-        }
-    }
-    Ignore::for_source(texts.iter().map(|(folder, text)| (folder, text.as_str())), spec)
-}
-
-/// The files of a folder that the rules leave in.
-struct Kept<'a> {
-    files: &'a LocalFolder,
-    rules: Ignore,
-}
-
-impl Contents for Kept<'_> {
-    fn each(&mut self, each: &mut Each<'_>) -> io::Result<()> {
-        for file in self.files.files() {
-            if !self.rules.excludes(&file.path, false) {
-                each(&file.path, file.executable, &self.files.read(&file.path)?)?;
-            }
-        }
-        Ok(())
     }
 }

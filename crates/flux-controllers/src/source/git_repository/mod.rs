@@ -31,7 +31,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use self::failure::{Failure, shown};
-use super::skeleton::{self, Fetched, Job, Source};
+use super::skeleton::{self, Fetched, Job, Remote, Source};
 use super::{ARTIFACT_OUTDATED, Context, FETCH_FAILED, INCLUDE_UNAVAILABLE, SOURCE_VERIFIED};
 use crate::reconcile::ObjectKey;
 
@@ -55,6 +55,17 @@ impl Source for GitRepositories {
 
     fn interval(object: &GitRepository) -> Duration {
         object.spec.interval.to_std()
+    }
+
+    fn remote(&self, job: &Job<'_, Self>) -> Option<Remote> {
+        let spec = &job.object.spec;
+        if self.ctx.depot.as_ref()?.files(&spec.url).is_some() {
+            return None;
+        }
+        let included = self.included(job.object).unwrap_or_default();
+        let digests: Vec<String> = included.iter().map(|artifact| artifact.digest.to_string()).collect();
+        let what = format!("repository {}", shown(&spec.url));
+        Some(Remote::new(KIND, &spec.url, spec, what).with("included", digests))
     }
 
     async fn fetch(&self, job: &mut Job<'_, Self>) -> Result<Fetched, skeleton::Failure> {
@@ -102,9 +113,8 @@ impl GitRepositories {
             job.status.source_verification_mode = None;
             job.conditions().delete(SOURCE_VERIFIED);
         }
-        if let Some(local) = self.ctx.local.as_ref().filter(|local| local.serves(&job.object.spec.url)) {
-            let place = local.place.clone();
-            return Ok(self.fetch_local(job, place).await?);
+        if let Some(place) = self.ctx.depot.as_ref().and_then(|depot| depot.files(&job.object.spec.url)) {
+            return Ok(self.fetch_local(job, place.clone()).await?);
         }
         let deadline = Instant::now() + job.object.spec.timeout().to_std();
         let mut way = self.connector.connect(job.object, deadline).await?;

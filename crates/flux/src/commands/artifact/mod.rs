@@ -65,7 +65,7 @@ async fn push(run: &Invocation) -> Result<(), CliError> {
     }
     let layer = pack(&contents, &run.list("ignore-paths"))
         .map_err(|error| fail!("pushing artifact failed: error creating layer: {error}"))?;
-    let digest = registry.push(&reference, &layer, &annotations).await;
+    let digest = registry.push(&reference, layer, &annotations).await;
     let digest = digest.map_err(|error| fail!("pushing artifact failed: {error}"))?;
     let url = format!("{}@{digest}", reference.name());
     let tag = reference.tag().unwrap_or("latest");
@@ -111,7 +111,7 @@ async fn pull(run: &Invocation) -> Result<(), CliError> {
     let registry = Registry::open(run, &reference)?;
     output::action(&format!("pulling artifact from {}", reference.given()));
     let (digest, manifest) = registry.manifest(&reference).await?;
-    let layer = registry.first_layer(&reference, &manifest).await?;
+    let layer = registry.first_layer(&manifest).await?;
     unpack(&layer, std::path::Path::new(folder))?;
     for (what, annotation) in [("source", SOURCE), ("revision", REVISION)] {
         if let Some(value) = annotation_of(&manifest, annotation) {
@@ -150,7 +150,7 @@ async fn list(run: &Invocation) -> Result<(), CliError> {
     let reference = Reference::parse(address)?;
     let registry = Registry::open(run, &reference)?;
     let filter = Filter::parse(run);
-    let tags = registry.tags(&reference).await;
+    let tags = registry.tags().await;
     let mut tags = tags.map_err(|error| fail!("listing tags failed: {error}"))?;
     let filter = filter?;
     tags.sort_by(|one, other| other.cmp(one));

@@ -73,14 +73,6 @@ impl Reference {
         &self.given
     }
 
-    pub(super) fn host(&self) -> &str {
-        &self.host
-    }
-
-    pub(super) fn repository(&self) -> &str {
-        &self.repository
-    }
-
     /// `host/repository`
     pub(super) fn name(&self) -> String {
         format!("{}/{}", self.host, self.repository)

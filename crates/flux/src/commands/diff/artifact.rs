@@ -23,7 +23,7 @@ pub(super) async fn run(run: &Invocation) -> Result<(), CliError> {
     let local = pack(&contents, &run.list("ignore-paths"))
         .map_err(|error| fail!("building artifact failed: {error}"))?;
     let (_, manifest) = registry.manifest(&reference).await?;
-    let remote = registry.first_layer(&reference, &manifest).await?;
+    let remote = registry.first_layer(&manifest).await?;
     if files(&local)? != files(&remote)? {
         return Err(fail!("the remote artifact contents differs from the local one"));
     }

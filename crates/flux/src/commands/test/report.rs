@@ -66,7 +66,7 @@ pub(super) struct ClusterReport {
     /// Objects of Flux, then workloads.
     objects: Vec<Seen>,
     failures: Vec<Failure>,
-    warnings: Vec<Warning>,
+    pub(super) warnings: Vec<Warning>,
     pub(super) changes: Option<Vec<ObjectChange>>,
 }
 
@@ -105,7 +105,7 @@ impl ClusterReport {
     }
 
     fn outcome(&self) -> Outcome {
-        let cycle = self.warnings.iter().any(|warning| warning.reason == "DependencyCycle");
+        let cycle = self.warnings.iter().any(Warning::is_wrong);
         let caused = self.failures.iter().any(|failure| failure.why == Why::Cause);
         // Consequences without a cause in sight have one that was not recognised.
         let unexplained = self.failures.iter().all(|failure| failure.why == Why::Consequence);
@@ -136,8 +136,12 @@ fn judge(object: &Seen, all: &[Seen], workloads: &[Seen], settled: Settled) -> O
             let owned = |seen: &&Seen| seen.owner().as_deref() == Some(&object.id());
             let unready =
                 all.iter().chain(workloads).filter(owned).filter(|seen| seen.verdict != Verdict::Ready);
-            let unready: Vec<String> =
-                unready.map(|seen| format!("{} ({})", seen.id(), seen.message.trim())).collect();
+            // What is of Flux has a line of its own.
+            let told = |seen: &Seen| match all.iter().any(|other| other.id() == seen.id()) {
+                true => seen.id(),
+                false => format!("{} ({})", seen.id(), seen.message.trim()),
+            };
+            let unready: Vec<String> = unready.map(told).collect();
             let flux_below = all.iter().filter(owned).any(|seen| seen.verdict != Verdict::Ready);
             let why = if flux_below { Why::Consequence } else { Why::Cause };
             let message = match unready.is_empty() {
@@ -163,6 +167,9 @@ fn is_missing(object: &Seen) -> bool {
     if object.object.pointer("/spec/kubeConfig").is_some() && object.message.contains("kubeconfig") {
         return true;
     }
+    if object.message.contains("offline: ") && !is_told_by_another(object) {
+        return true;
+    }
     let unreachable = [
         "dns error",
         "error sending request",
@@ -172,9 +179,18 @@ fn is_missing(object: &Seen) -> bool {
         "timed out",
         "no answer within",
         "network is unreachable",
-        "offline",
+        // A local copy that has other versions than the one asked for.
+        "what stands for",
     ];
     SOURCES.contains(&object.kind.as_str()) && unreachable.iter().any(|text| object.message.contains(text))
+}
+
+/// A release repeats what its source says.
+fn is_told_by_another(object: &Seen) -> bool {
+    matches!(
+        object.reason.as_str(),
+        "SourceNotReady" | "DependencyNotReady" | "ArtifactFailed" | "HealthCheckFailed"
+    )
 }
 
 /// Whether it waits for an object of Flux that is itself not ready.

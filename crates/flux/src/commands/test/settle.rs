@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use kube::Client;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::ListParams;
+use kube::{Api, Client};
 
 use crate::fleet::{Seen, Verdict, seen};
 
@@ -13,6 +15,9 @@ const LOOK: Duration = Duration::from_millis(50);
 const QUIET: Duration = Duration::from_millis(400);
 /// Nothing has changed for this long although somebody still waits: for something that will not come.
 const STUCK: Duration = Duration::from_millis(2_500);
+
+/// As above, where a release is being installed: charts take a while to render, and what they bring to be written.
+const BUSY: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Settled {
@@ -26,6 +31,8 @@ pub(super) async fn wait(client: &Client, limit: Duration) -> Result<(Vec<Seen>,
     let started = Instant::now();
     let mut versions = Vec::new();
     let mut changed = Instant::now();
+    let mut revision = None;
+    let mut moved = Instant::now();
     loop {
         let objects = seen::flux_objects(client).await?;
         let now: Vec<String> = objects.iter().map(|object| object.resource_version().to_owned()).collect();
@@ -33,15 +40,37 @@ pub(super) async fn wait(client: &Client, limit: Duration) -> Result<(Vec<Seen>,
             versions = now;
             changed = Instant::now();
         }
+        let latest = store_revision(client).await?;
+        if latest != revision {
+            revision = latest;
+            moved = Instant::now();
+        }
         let waiting = objects.iter().any(|object| object.verdict == Verdict::Waiting);
         let silence = changed.elapsed();
+        if started.elapsed() >= limit {
+            return Ok((objects, if waiting { Settled::No } else { Settled::Yes }));
+        }
         match waiting {
             false if silence >= QUIET && !objects.is_empty() => return Ok((objects, Settled::Yes)),
-            true if silence >= STUCK => return Ok((objects, Settled::No)),
-            _ if started.elapsed() >= limit => {
-                return Ok((objects, if waiting { Settled::No } else { Settled::Yes }));
+            true if is_busy(&objects) && (silence < BUSY || moved.elapsed() < BUSY) => {
+                tokio::time::sleep(LOOK).await;
             }
+            true if silence >= STUCK => return Ok((objects, Settled::No)),
             _ => tokio::time::sleep(LOOK).await,
         }
     }
+}
+
+/// Whether a release is being installed or upgraded.
+fn is_busy(objects: &[Seen]) -> bool {
+    objects.iter().any(|one| {
+        one.kind == "HelmRelease" && one.verdict == Verdict::Waiting && one.reason == "Progressing"
+    })
+}
+
+/// Changes with every write to the cluster, whatever is written.
+async fn store_revision(client: &Client) -> Result<Option<String>> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let list = namespaces.list_metadata(&ListParams::default().limit(1)).await?;
+    Ok(list.metadata.resource_version)
 }

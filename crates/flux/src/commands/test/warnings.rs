@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use file_tree::{MemoryTree, TreePath};
+use file_tree::TreePath;
 use flux_api::kinds;
-use flux_api::kustomize::Kustomization;
 use flux_remote::local::LocalFolder;
 use serde_json::Value;
 
+use super::builds;
+use super::diff::Objects;
 use crate::fleet::{Seen, files};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +18,14 @@ pub(in crate::commands) struct Warning {
     pub(in crate::commands) message: String,
 }
 
-fn warning(reason: &'static str, message: String) -> Warning {
+impl Warning {
+    /// Whether the fleet cannot work, whatever its objects say today.
+    pub(super) fn is_wrong(&self) -> bool {
+        matches!(self.reason, "DependencyCycle" | "TwoOwners")
+    }
+}
+
+pub(super) fn warning(reason: &'static str, message: String) -> Warning {
     Warning { reason, message }
 }
 
@@ -25,7 +33,7 @@ pub(super) fn all(objects: &[Seen], files: &LocalFolder) -> Vec<Warning> {
     let mut found = two_owners(objects);
     found.extend(cycles(objects));
     found.extend(dangling(objects));
-    found.extend(unused_variables(objects, files));
+    found.extend(builds::warnings(objects, files));
     found.sort();
     found.dedup();
     found
@@ -45,7 +53,9 @@ fn two_owners(objects: &[Seen]) -> Vec<Warning> {
         .filter(|(_, owners)| owners.len() > 1)
         .map(|(id, owners)| {
             let name = id.parse::<flux_api::inventory::ObjectId>().map_or(id.to_owned(), |id| id.human());
-            warning("TwoOwners", format!("{name} is applied by {}", owners.join(" and by ")))
+            // A Namespace that everybody who uses it declares is customary, and stays as long as one of them does.
+            let reason = if name.starts_with("Namespace/") { "SharedNamespace" } else { "TwoOwners" };
+            warning(reason, format!("{name} is applied by {}", owners.join(" and by ")))
         })
         .collect()
 }
@@ -134,63 +144,46 @@ pub(super) fn old_versions(files: &LocalFolder) -> Vec<Warning> {
     found
 }
 
-/// Variables that a Kustomization sets itself and that nothing of its build mentions.
-fn unused_variables(objects: &[Seen], files: &LocalFolder) -> Vec<Warning> {
-    let mut tree: Option<MemoryTree> = None;
+/// What the API server warned of while the fleet was applied: unknown fields, versions that will go.
+pub(super) fn overheard(said: &crate::fleet::Said) -> Vec<Warning> {
+    let said = said.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut found = Vec::new();
-    for object in objects.iter().filter(|object| object.kind == "Kustomization") {
-        let Ok(kustomization) = serde_json::from_value::<Kustomization>(object.object.clone()) else {
-            continue;
+    for (object, text) in said.iter() {
+        let reason = match () {
+            () if text.contains("unknown field") => "UnknownField",
+            // Of Flux's own kinds, the file is named already.
+            () if text.contains("deprecated") && text.contains("toolkit.fluxcd.io") => continue,
+            () if text.contains("deprecated") => "DeprecatedVersion",
+            () => "ServerWarning",
         };
-        let Some(post_build) = &kustomization.spec.post_build else { continue };
-        if post_build.substitute.is_empty() || !is_local(object) {
-            continue;
-        }
-        let tree = tree.get_or_insert_with(|| in_memory(files));
-        let input = flux_build::Input { strict: false, ..flux_build::Input::new(&kustomization.spec, tree) };
-        // What does not build is reported by its own condition.
-        let Ok(built) = flux_build::kustomization(&input) else { continue };
-        let unused: Vec<&str> = post_build
-            .substitute
-            .keys()
-            .map(String::as_str)
-            .filter(|name| !mentions(&built.text, name))
-            .collect();
-        if !unused.is_empty() {
-            let message = format!(
-                "{} sets {} in postBuild.substitute, which nothing uses",
-                object.id(),
-                unused.join(", ")
-            );
-            found.push(warning("UnusedSubstitution", message));
-        }
+        found.push(warning(reason, format!("{object}: {text}")));
     }
     found
 }
 
-/// Whether the Kustomization builds from the repository under test.
-fn is_local(object: &Seen) -> bool {
-    let source = |key: &str| object.object.pointer(&format!("/spec/sourceRef/{key}")).and_then(Value::as_str);
-    source("kind") == Some("GitRepository") && source("name") == Some(crate::fleet::cluster::NAMESPACE)
-}
-
-fn in_memory(files: &LocalFolder) -> MemoryTree {
-    let mut tree = MemoryTree::new();
-    for file in files.files() {
-        if let Ok(bytes) = files.read(&file.path) {
-            tree.insert(file.path.clone(), bytes);
+/// What would be pruned on the way from `before` to `after`, and is held until somebody releases it.
+pub(super) fn held(before: &Objects, after: &Objects) -> Vec<Warning> {
+    let in_namespace = |objects: &Objects, name: &str| {
+        objects.keys().find(|id| id.split('/').nth(1) == Some(name) && id.split('/').count() == 3).cloned()
+    };
+    let mut found = Vec::new();
+    for (id, text) in before.iter().filter(|(id, _)| !after.contains_key(*id)) {
+        let name = id.rsplit('/').next().unwrap_or_default();
+        let why = match id.split('/').next() {
+            Some("PersistentVolumeClaim") => Some("it holds data".to_owned()),
+            Some("Namespace") => in_namespace(after, name).map(|other| format!("it holds {other}")),
+            Some("CustomResourceDefinition") => {
+                let kind = text.lines().find_map(|line| line.strip_prefix("    kind: ")).unwrap_or_default();
+                let instance = before.keys().find(|id| id.split('/').next() == Some(kind));
+                instance.map(|instance| format!("there is {instance}"))
+            }
+            _ => None,
+        };
+        if let Some(why) = why {
+            found.push(warning("PruneHeld", format!("{id} would be pruned and is held back: {why}")));
         }
     }
-    tree
-}
-
-/// `$name` does not count: Flux substitutes `${name…}` only.
-fn mentions(text: &str, name: &str) -> bool {
-    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    text.match_indices("${").any(|(at, _)| {
-        let rest = text[at + 2..].trim_start_matches('#');
-        rest.strip_prefix(name).is_some_and(|rest| !rest.starts_with(is_part))
-    })
+    found
 }
 
 #[cfg(test)]
@@ -240,12 +233,29 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_is_mentioned_in_braces_and_whole() {
-        for text in ["${name}", "a ${name:=x} b", "${#name}", "${other} ${name/a/b}"] {
-            assert!(mentions(text, "name"), "{text}");
-        }
-        for text in ["$name", "${names}", "name", "${NAME}"] {
-            assert!(!mentions(text, "name"), "{text}");
-        }
+    fn a_prune_that_would_be_held_is_told_with_its_reason() {
+        let objects = |ids: &[&str]| -> Objects {
+            let text = "spec:\n  names:\n    kind: Widget\n";
+            ids.iter().map(|id| ((*id).to_owned(), text.to_owned())).collect()
+        };
+        let before = objects(&[
+            "PersistentVolumeClaim/apps/data",
+            "Namespace/apps",
+            "Namespace/empty",
+            "CustomResourceDefinition/widgets.example.com",
+            "Widget/apps/a",
+            "Deployment/apps/web",
+        ]);
+        let found = held(&before, &objects(&["Deployment/apps/web"]));
+        let messages: Vec<&str> = found.iter().map(|warning| warning.message.as_str()).collect();
+        assert_eq!(
+            messages,
+            [
+                "CustomResourceDefinition/widgets.example.com would be pruned and is held back: there is Widget/apps/a",
+                "Namespace/apps would be pruned and is held back: it holds Deployment/apps/web",
+                "PersistentVolumeClaim/apps/data would be pruned and is held back: it holds data",
+            ]
+        );
+        assert!(held(&before, &before).is_empty());
     }
 }

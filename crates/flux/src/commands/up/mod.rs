@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use flux_api::kinds;
+use flux_controllers::source::depot::{Depot, Network};
 use flux_remote::local::LocalFolder;
 
 use self::screen::Screen;
 use super::serve;
 use crate::error::{CliError, fail};
-use crate::fleet::{Cluster, Fleet, IntoBook, LogBook, Seen, Settings, Verdict, cluster, files, seen};
+use crate::fleet::{Cluster, Fleet, IntoBook, LogBook, Seen, Settings, Verdict, cluster, depot, files, seen};
 use crate::output;
 use crate::tree::Invocation;
 
@@ -38,6 +39,7 @@ struct Options {
     dirty: bool,
     /// Ends as soon as everything is ready instead of following the files.
     once: bool,
+    depot: Depot,
 }
 
 pub(super) async fn run(run: &Invocation) -> Result<(), CliError> {
@@ -52,6 +54,8 @@ pub(super) async fn run(run: &Invocation) -> Result<(), CliError> {
         port: port.parse().map_err(|_| fail!("--port '{port}' is not a port"))?,
         dirty: run.is("dirty"),
         once: run.is("once"),
+        // What changes far away is part of what is followed.
+        depot: depot::from_flags(run, Network::First).map_err(|error| fail!("{error:#}"))?,
     };
     let book = Arc::new(LogBook::new(cluster::controllers()));
     serve::log::start_into("info", IntoBook(book.clone()))?;
@@ -72,6 +76,7 @@ async fn up(options: Options, book: Arc<LogBook>) -> Result<()> {
     let thrown_away = tempfile::tempdir()?;
     let path = entry.path.clone();
     let cluster = Cluster::start(&Settings {
+        depot: options.depot.clone(),
         fleet: fleet.clone(),
         entry,
         state: options.state.clone().unwrap_or_else(|| thrown_away.path().to_owned()),
