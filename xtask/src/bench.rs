@@ -4,6 +4,7 @@
 //! hits both, and the median counts.
 
 mod helm;
+mod helmreleases;
 mod images;
 mod kustomizations;
 mod kustomize;
@@ -32,6 +33,9 @@ pub fn run(name: &str) -> Result<()> {
     if name == "images" {
         return images::run();
     }
+    if name == "helmreleases" {
+        return helmreleases::run();
+    }
     let folder = cargo::target_folder()?.join("bench").join(name);
     if folder.exists() {
         std::fs::remove_dir_all(&folder)?;
@@ -44,7 +48,7 @@ pub fn run(name: &str) -> Result<()> {
         "kustomize" => kustomize::inputs(&folder)?,
         "helm" => helm::inputs(&folder)?,
         _ => bail!(
-            "no bench is called {name}; there are apiserver, kustomize, helm, kustomizations and images"
+            "no bench is called {name}; there are apiserver, kustomize, helm, kustomizations, helmreleases and images"
         ),
     };
     let ours = our_example(name)?;

@@ -26,7 +26,8 @@ const USAGE: &str = "usage: cargo xtask <task>
   testbed up|down|status    a real control plane and a Git server that stay
   corpus [CRATE]            the sets in ../shared (or $FLUX_SHARED): passed, failed, skipped, and each failure
   baseline TOOL             ask the real tool for the expected answers of crates/*/tests/cases again
-  bench NAME                ours beside the real tool, in one run (kustomize, helm), or under load (apiserver)
+  bench NAME                ours beside the real tool, in one run (kustomize, helm, kustomizations,
+                            helmreleases), or under load (apiserver)
   crds                      write manifests/crds from flux-api
   checklist [--write]       every line of docs/compatibility/*.md has an id and names tests that run
   docs                      write docs/reference from the code; links in Markdown and rustdoc are whole

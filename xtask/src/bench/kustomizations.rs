@@ -12,14 +12,7 @@ use crate::cargo;
 const SIZES: &str = "100:2000,300:0";
 
 pub fn run() -> Result<()> {
-    let flux = match std::env::var_os("FLUX_BENCH_FLUX") {
-        Some(path) => PathBuf::from(path),
-        None => {
-            cargo::run(&mut cargo::cargo(&["build", "--release", "--package", "flux", "--bin", "flux"]))?;
-            cargo::target_folder()?.join("release/flux")
-        }
-    };
-    let flux = flux.to_str().context("the path of flux is text")?.to_owned();
+    let flux = flux()?;
     let crds = cargo::root().join("manifests/crds");
     let crds = crds.to_str().context("the path of the CRDs is text")?.to_owned();
     let sizes = std::env::var("FLUX_BENCH_SIZES").unwrap_or_else(|_| SIZES.to_owned());
@@ -30,4 +23,16 @@ pub fn run() -> Result<()> {
         cargo::run(&mut command)?;
     }
     Ok(())
+}
+
+/// The binary that is measured: a release build, unless another is named.
+pub fn flux() -> Result<String> {
+    let flux = match std::env::var_os("FLUX_BENCH_FLUX") {
+        Some(path) => PathBuf::from(path),
+        None => {
+            cargo::run(&mut cargo::cargo(&["build", "--release", "--package", "flux", "--bin", "flux"]))?;
+            cargo::target_folder()?.join("release/flux")
+        }
+    };
+    Ok(flux.to_str().context("the path of flux is text")?.to_owned())
 }

@@ -21,7 +21,9 @@ const USAGE: &str = "usage:
   testbed down               end them
   testbed run                like up, in the foreground
   testbed bench-kustomizations FLUX CRDS COUNT OTHER-FILES [--without-upstream]
-                             a fleet under this flux and under upstream's controllers, side by side";
+                             a fleet under this flux and under upstream's controllers, side by side
+  testbed bench-helmreleases FLUX CRDS CHART|- COUNT OTHER-CRDS [--without-upstream]
+                             the same with releases of one chart, beside so many definitions of others";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -56,7 +58,8 @@ fn run(arguments: &[&str]) -> Result<()> {
         ["status"] => standing::status(),
         ["down"] => standing::down(),
         ["run"] => standing::run(),
-        ["bench-kustomizations", rest @ ..] => bench::run(rest),
+        ["bench-kustomizations", rest @ ..] => bench::kustomizations::run(rest),
+        ["bench-helmreleases", rest @ ..] => bench::helm_releases::run(rest),
         _ => bail!("{USAGE}"),
     }
 }
