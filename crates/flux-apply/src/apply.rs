@@ -10,6 +10,7 @@ use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
 use serde_json::Value;
 
 use crate::authors::{self, ForeignField};
+use crate::changes::Changes;
 use crate::discovery::{self, Mapper};
 use crate::drift::has_drifted;
 use crate::fingerprint::{Fingerprint, Ours};
@@ -29,11 +30,20 @@ const STAGE_POLL: Duration = Duration::from_millis(100);
 pub struct Cluster {
     pub client: Client,
     pub mapper: Arc<Mapper>,
+    /// Word of changes, whoever looks.
+    pub changes: Arc<Changes>,
 }
 
 impl Cluster {
     pub fn new(client: Client) -> Self {
-        Self { mapper: Arc::new(Mapper::new(client.clone())), client }
+        let mapper = Arc::new(Mapper::new(client.clone()));
+        let changes = Arc::new(Changes::new(client.clone(), mapper.clone()));
+        Self { client, mapper, changes }
+    }
+
+    /// The same cluster, as somebody else sees it.
+    pub fn seen_by(&self, client: Client) -> Self {
+        Self { client, mapper: self.mapper.clone(), changes: self.changes.clone() }
     }
 
     pub(crate) async fn api(&self, id: &ObjectId) -> Result<Api<DynamicObject>, Cause> {

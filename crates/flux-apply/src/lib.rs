@@ -4,6 +4,7 @@
 
 pub mod apply;
 pub mod authors;
+pub mod changes;
 pub mod discovery;
 pub mod drift;
 pub mod fingerprint;

@@ -45,7 +45,7 @@ impl Target {
     fn seen_by(&self, namespace: &str, account: &str) -> Result<Self, Error> {
         let client = impersonate::service_account(&self.cluster.client, namespace, account)
             .map_err(|_| Error::Account(account.to_owned()))?;
-        let cluster = Cluster { client, mapper: self.cluster.mapper.clone() };
+        let cluster = self.cluster.seen_by(client);
         Ok(Self { cluster, version: self.version.clone() })
     }
 }

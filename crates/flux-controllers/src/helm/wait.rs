@@ -1,22 +1,32 @@
 //! Waiting until objects are ready, have completed, or are gone. Holds no worker: callers wait outside of their turn.
+//!
+//! A wait is a subscription: an object is looked at when a watch says that it changed. Only where no watch can be had, and
+//! now and then for what time alone changes, is it looked at unasked.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use flux_api::helm::WaitStrategyName;
+use flux_api::names::HELM_RELEASE_NAME_LABEL;
+use flux_apply::changes::{Among, Watching};
 use flux_apply::health::{Health, Status, judge};
 use flux_apply::health_exprs::Judge;
 use flux_apply::{Cluster, ObjectId};
 use futures::StreamExt;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::explain;
 use super::fault::Fault;
 
-/// The first look comes at once; then the pause grows, so that quick objects are seen quickly and slow ones cost little.
+/// Without a watch the pause between two looks grows, so that quick objects are seen quickly and slow ones cost little.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// With a watch, a look is only for what time alone changes.
+const WATCHED_PAUSE: Duration = Duration::from_secs(15);
+/// Changes come in bursts: they are looked at together.
+const BURST: Duration = Duration::from_millis(20);
 const AT_ONCE: usize = 8;
 
 /// How to tell that an object is ready.
@@ -33,6 +43,8 @@ pub struct Subject {
     paused: bool,
     /// Completed Jobs may delete themselves.
     vanishes: bool,
+    /// Whether it says whose it is: then one watch does for it and its like.
+    marked: bool,
     /// How it was a moment ago, if that is known.
     seen: Option<Value>,
 }
@@ -45,9 +57,15 @@ impl Subject {
             paused: is("apps", "Deployment") && field("/spec/paused").and_then(Value::as_bool) == Some(true),
             vanishes: is("batch", "Job")
                 && field("/spec/ttlSecondsAfterFinished").is_some_and(|ttl| !ttl.is_null()),
+            marked: field("/metadata/labels")
+                .is_some_and(|labels| labels.get(HELM_RELEASE_NAME_LABEL).is_some()),
             seen: None,
             id,
         }
+    }
+
+    fn among(&self) -> Among {
+        if self.marked { Among::Labelled(HELM_RELEASE_NAME_LABEL) } else { Among::Alone }
     }
 
     /// With what the server said of it just now.
@@ -98,53 +116,59 @@ impl Waiter<'_> {
         goal: Goal,
         timeout: Duration,
     ) -> Result<(), Fault> {
-        let deadline = Instant::now() + timeout;
-        let mut pause = FIRST_PAUSE;
         let is_ready = |subject: &&Subject| {
             subject.seen.as_ref().is_some_and(|seen| self.judge(seen, goal).status == Status::Current)
         };
-        let mut left: Vec<&Subject> = subjects.into_iter().filter(|subject| !is_ready(subject)).collect();
+        let subjects: Vec<&Subject> = subjects.into_iter().filter(|subject| !is_ready(subject)).collect();
+        let places: Vec<(ObjectId, Among)> =
+            subjects.iter().map(|subject| (subject.id.clone(), subject.among())).collect();
+        let mut rounds = Rounds::new(cluster, places, timeout);
+        let mut open: Vec<Option<Health>> =
+            subjects.iter().map(|_| Some(health(Status::Unknown, ""))).collect();
         loop {
-            let looks: Vec<_> = left.iter().map(|subject| self.look(cluster, subject, goal)).collect();
+            let due = rounds.next(&indices(&open)).await;
+            let looks: Vec<_> = due.places.iter().map(|at| self.look(cluster, subjects[*at], goal)).collect();
             let found: Vec<Health> = futures::stream::iter(looks).buffered(AT_ONCE).collect().await;
-            let looked: Vec<(&Subject, Health)> = left.into_iter().zip(found).collect();
-            let failed: Vec<&(&Subject, Health)> =
-                looked.iter().filter(|(_, health)| health.status == Status::Failed).collect();
-            let fail_fast = self.strategy == WaitStrategyName::Poller || matches!(goal, Goal::Completed);
-            if !failed.is_empty() && fail_fast {
-                let names: Vec<String> =
-                    failed.iter().map(|(subject, health)| named(subject, health)).collect();
-                let message = match goal {
-                    Goal::Ready { .. } => {
-                        format!("failed early due to stalled resources: [{}]", names.join(", "))
-                    }
-                    Goal::Completed => format!("timeout waiting for: [{}]", names.join(", ")),
-                };
-                let unready: Vec<_> = failed.iter().map(|(subject, health)| (&subject.id, health)).collect();
-                return Err(explained(cluster, message, &unready).await);
+            for (at, health) in due.places.iter().zip(found) {
+                open[*at] = (health.status != Status::Current).then_some(health);
             }
-            let unready: Vec<(&Subject, Health)> =
-                looked.into_iter().filter(|(_, health)| health.status != Status::Current).collect();
+            let unready: Vec<(&Subject, &Health)> = subjects
+                .iter()
+                .zip(&open)
+                .filter_map(|(subject, health)| Some((*subject, health.as_ref()?)))
+                .collect();
             if unready.is_empty() {
                 return Ok(());
             }
-            if Instant::now() + pause >= deadline {
-                if Instant::now() < deadline {
-                    tokio::time::sleep_until(deadline).await;
-                    pause = Duration::ZERO;
-                    left = unready.iter().map(|(subject, _)| *subject).collect();
-                    continue;
-                }
-                let names: Vec<String> =
-                    unready.iter().map(|(subject, health)| named(subject, health)).collect();
-                let message = format!("timeout waiting for: [{}]", names.join(", "));
-                let unready: Vec<_> = unready.iter().map(|(subject, health)| (&subject.id, health)).collect();
+            if let Some(message) = self.given_up(&unready, goal, due.is_last) {
+                let unready: Vec<_> = unready
+                    .iter()
+                    .filter(|(_, health)| due.is_last || health.status == Status::Failed)
+                    .map(|(subject, health)| (&subject.id, *health))
+                    .collect();
                 return Err(explained(cluster, message, &unready).await);
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-            left = unready.into_iter().map(|(subject, _)| subject).collect();
         }
+    }
+
+    /// Why it is of no use to wait any longer.
+    fn given_up(&self, unready: &[(&Subject, &Health)], goal: Goal, is_last: bool) -> Option<String> {
+        let names = |failed: bool| {
+            let names: Vec<String> = unready
+                .iter()
+                .filter(|(_, health)| !failed || health.status == Status::Failed)
+                .map(|(subject, health)| named(subject, health))
+                .collect();
+            names.join(", ")
+        };
+        let fails_fast = self.strategy == WaitStrategyName::Poller || matches!(goal, Goal::Completed);
+        if fails_fast && unready.iter().any(|(_, health)| health.status == Status::Failed) {
+            return Some(match goal {
+                Goal::Ready { .. } => format!("failed early due to stalled resources: [{}]", names(true)),
+                Goal::Completed => format!("timeout waiting for: [{}]", names(true)),
+            });
+        }
+        is_last.then(|| format!("timeout waiting for: [{}]", names(false)))
     }
 
     async fn look(&self, cluster: &Cluster, subject: &Subject, goal: Goal) -> Health {
@@ -187,22 +211,89 @@ impl Waiter<'_> {
         ids: &[ObjectId],
         timeout: Duration,
     ) -> Result<(), Fault> {
-        let deadline = Instant::now() + timeout;
-        let mut pause = FIRST_PAUSE;
-        let mut left: Vec<&ObjectId> = ids.iter().collect();
+        let places = ids.iter().map(|id| (id.clone(), Among::Alone)).collect();
+        let mut rounds = Rounds::new(cluster, places, timeout);
+        let mut left: BTreeSet<usize> = (0..ids.len()).collect();
         loop {
-            let looks: Vec<_> = left.iter().map(|id| is_gone(cluster, id)).collect();
+            let due = rounds.next(&left).await;
+            let looks: Vec<_> = due.places.iter().map(|at| is_gone(cluster, &ids[*at])).collect();
             let gone: Vec<bool> = futures::stream::iter(looks).buffered(AT_ONCE).collect().await;
-            left = left.into_iter().zip(gone).filter(|(_, gone)| !gone).map(|(id, _)| id).collect();
+            for (at, _) in due.places.iter().zip(gone).filter(|(_, gone)| *gone) {
+                left.remove(at);
+            }
             if left.is_empty() {
                 return Ok(());
             }
-            if Instant::now() >= deadline {
-                let names: Vec<String> = left.iter().map(ToString::to_string).collect();
+            if due.is_last {
+                let names: Vec<String> = left.iter().map(|at| ids[*at].to_string()).collect();
                 return Err(Fault::new(format!("timeout waiting for: [{}] to terminate", names.join(", "))));
             }
-            tokio::time::sleep(pause.min(deadline - Instant::now())).await;
-            pause = (pause * 2).min(Duration::from_secs(2));
+        }
+    }
+}
+
+fn indices(open: &[Option<Health>]) -> BTreeSet<usize> {
+    open.iter().enumerate().filter(|(_, health)| health.is_some()).map(|(at, _)| at).collect()
+}
+
+/// When to look at what.
+struct Rounds<'a> {
+    cluster: &'a Cluster,
+    places: Vec<(ObjectId, Among)>,
+    deadline: Instant,
+    progress: Progress,
+}
+
+enum Progress {
+    /// Most objects are as they should be at the first look; no watch is begun for them.
+    First,
+    Second,
+    Watched(Watching, Duration),
+}
+
+/// What to look at now.
+struct Due {
+    places: BTreeSet<usize>,
+    /// The time is up after this look.
+    is_last: bool,
+}
+
+impl<'a> Rounds<'a> {
+    fn new(cluster: &'a Cluster, places: Vec<(ObjectId, Among)>, timeout: Duration) -> Self {
+        Self { cluster, places, deadline: Instant::now() + timeout, progress: Progress::First }
+    }
+
+    async fn next(&mut self, open: &BTreeSet<usize>) -> Due {
+        let places = match &mut self.progress {
+            Progress::First => {
+                self.progress = Progress::Second;
+                open.clone()
+            }
+            Progress::Second => {
+                let places = open.iter().map(|at| {
+                    let (id, among) = &self.places[*at];
+                    (*at, id.clone(), among.clone())
+                });
+                let watching = self.cluster.changes.watch(&places.collect::<Vec<_>>()).await;
+                self.progress = Progress::Watched(watching, FIRST_PAUSE);
+                open.clone()
+            }
+            Progress::Watched(watching, pause) => {
+                let most = if watching.is_live() { WATCHED_PAUSE } else { *pause };
+                *pause = (*pause * 2).min(LONGEST_PAUSE);
+                let until = self.deadline.min(Instant::now() + most);
+                match timeout_at(until, watching.changed()).await {
+                    Ok(changed) => {
+                        tokio::time::sleep(BURST).await;
+                        changed.intersection(open).copied().collect()
+                    }
+                    Err(_) => open.clone(),
+                }
+            }
+        };
+        match Instant::now() >= self.deadline {
+            true => Due { places: open.clone(), is_last: true },
+            false => Due { places, is_last: false },
         }
     }
 }

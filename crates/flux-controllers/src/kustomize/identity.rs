@@ -91,5 +91,5 @@ fn impersonated(
     let client = impersonate::service_account(&cluster.client, run.namespace(), account).map_err(|_| {
         NoIdentity::Refused(format!("spec.serviceAccountName: '{account}' is not a valid name"))
     })?;
-    Ok(flux_apply::Cluster { client, mapper: cluster.mapper.clone() })
+    Ok(cluster.seen_by(client))
 }
