@@ -39,14 +39,14 @@ crate::stories!(
     client_side_releases_stay_client_side,
 );
 
-fn workload(annotation: &str) -> String {
+pub fn workload(annotation: &str) -> String {
     format!(
         "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {{{{ .Release.Name }}}}\nspec:\n  replicas: 1\n  selector:\n    matchLabels: {{app: web}}\n  template:\n    metadata:\n      labels: {{app: web}}\n      annotations:\n        testbed/pod: {annotation}\n    spec:\n      containers:\n      - name: app\n        image: app:1\n"
     )
 }
 
 /// The same chart with a Deployment whose Pods do what `.Values.pod` says.
-fn chart_with_workload(version: &str) -> Chart {
+pub fn chart_with_workload(version: &str) -> Chart {
     chart(version)
         .file("values.yaml", "value: default\npod: ready\n")
         .file("templates/web.yaml", &workload("{{ .Values.pod }}"))
@@ -96,7 +96,7 @@ pub fn spec(extra: Value) -> Value {
     spec
 }
 
-fn config_maps(cluster: &Cluster, flux: &Flux) -> Api<ConfigMap> {
+pub fn config_maps(cluster: &Cluster, flux: &Flux) -> Api<ConfigMap> {
     Api::namespaced(cluster.client(), flux.namespace.name())
 }
 
@@ -106,7 +106,7 @@ pub async fn value_of(cluster: &Cluster, flux: &Flux, name: &str, key: &str) -> 
 }
 
 /// Waits until the newest release of the status is `version` and Ready.
-async fn released(flux: &Flux, name: &str, version: i64) -> Value {
+pub async fn released(flux: &Flux, name: &str, version: i64) -> Value {
     flux.until(&HELM_RELEASE, name, &format!("released v{version}"), |object| {
         let generation = &object["metadata"]["generation"];
         object["status"]["history"][0]["version"] == version
@@ -173,7 +173,7 @@ async fn a_chart_is_installed_and_upgraded(cluster: &Cluster) {
     );
 }
 
-fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     object["status"]["conditions"].as_array()?.iter().find(|one| one["type"] == kind)
 }
 
@@ -197,20 +197,20 @@ pub async fn helm_task(cluster: &Cluster, flux: &Flux, tool: Tool, arguments: &[
     tokio::task::block_in_place(|| helm(cluster, flux, tool, arguments))
 }
 
-async fn handled(flux: &Flux, name: &str, token: &str) -> Value {
+pub async fn handled(flux: &Flux, name: &str, token: &str) -> Value {
     flux.until(&HELM_RELEASE, name, &format!("handled {token}"), |object| {
         object["status"]["lastHandledReconcileAt"] == token
     })
     .await
 }
 
-async fn annotate(flux: &Flux, name: &str, annotations: Value) {
+pub async fn annotate(flux: &Flux, name: &str, annotations: Value) {
     let patch = json!({ "metadata": { "annotations": annotations } });
     flux.api(&HELM_RELEASE).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
 /// Messages of the events with a reason.
-async fn events(cluster: &Cluster, flux: &Flux, reason: &str) -> Vec<String> {
+pub async fn events(cluster: &Cluster, flux: &Flux, reason: &str) -> Vec<String> {
     let api: Api<Event> = Api::namespaced(cluster.client(), flux.namespace.name());
     let found = api.list(&ListParams::default()).await.unwrap();
     found
@@ -220,7 +220,7 @@ async fn events(cluster: &Cluster, flux: &Flux, reason: &str) -> Vec<String> {
         .collect()
 }
 
-async fn event(cluster: &Cluster, flux: &Flux, reason: &str) -> String {
+pub async fn event(cluster: &Cluster, flux: &Flux, reason: &str) -> String {
     let started = std::time::Instant::now();
     loop {
         if let Some(message) = events(cluster, flux, reason).await.pop() {
@@ -483,7 +483,7 @@ async fn an_abandoned_operation_is_taken_up_at_once(cluster: &Cluster) {
     assert!(event(cluster, &flux, "PendingRelease").await.contains("Unlocked Helm release"));
 }
 
-fn job(name: &str, hook: &str, pod: &str, extra: &str) -> String {
+pub fn job(name: &str, hook: &str, pod: &str, extra: &str) -> String {
     format!(
         "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: {name}\n  annotations:\n    helm.sh/hook: {hook}\n{extra}spec:\n  backoffLimit: 0\n  template:\n    metadata:\n      annotations:\n        testbed/pod: {pod}\n    spec:\n      restartPolicy: Never\n      containers:\n      - name: run\n        image: run:1\n"
     )
@@ -632,7 +632,7 @@ async fn a_release_that_moves_is_uninstalled_where_it_was(cluster: &Cluster) {
     assert!(config_maps(cluster, &flux).get_opt("new").await.unwrap().is_none());
 }
 
-fn definition(group: &str, extra: &str) -> String {
+pub fn definition(group: &str, extra: &str) -> String {
     format!(
         "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: widgets.{group}\nspec:\n  group: {group}\n  scope: Namespaced\n  names: {{plural: widgets, singular: widget, kind: Widget}}\n  versions:\n  - name: v1\n    served: true\n    storage: true\n    schema:\n      openAPIV3Schema:\n        type: object\n        properties:\n          spec:\n            type: object\n            properties:\n              size: {{type: integer}}\n{extra}"
     )

@@ -13,6 +13,7 @@ mod git_verification;
 mod health;
 mod helm_chart;
 mod helm_crash;
+mod helm_options;
 mod helm_release;
 mod helm_repository;
 mod helm_swap;
