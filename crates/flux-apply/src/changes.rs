@@ -48,10 +48,12 @@ pub struct Changes {
 
 type Feeds = HashMap<(String, String, String, String), Arc<Feed>>;
 type Place = (String, String);
+/// Who waits for an object, and the number it is told by.
+type Waiting = HashMap<Place, Vec<(Weak<Shared>, usize)>>;
 
 /// One watch and those who wait for it.
 struct Feed {
-    waiting: Mutex<HashMap<Place, Vec<(Weak<Shared>, usize)>>>,
+    waiting: Mutex<Waiting>,
     state: watch::Sender<State>,
 }
 

@@ -1,11 +1,12 @@
 //! Every controller of the GitOps toolkit, and the loop they share.
 //!
-//! `reconcile/` is the loop, `artifact/` what passes from sources to their consumers, then one folder a
-//! controller and one file a kind.
+//! `reconcile/` is the loop, `artifact/` what passes from sources to their consumers, `identity/` with whose rights they
+//! act, then one folder a controller and one file a kind.
 
 pub mod artifact;
 pub mod helm;
 pub mod image;
+pub mod identity;
 pub mod kustomize;
 pub mod manager;
 pub mod notification;

@@ -17,6 +17,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::execute::{Executor, Outcome, Validation, id_of};
 use super::fault::Fault;
+use super::next::Action;
 use super::policy::Policy;
 use super::render::{Rendering, origin_labels};
 use super::storage::{Records, Storage};
@@ -71,7 +72,7 @@ impl Kinds for ClusterKinds<'_> {
 impl Actor<'_> {
     pub async fn install(&self, loaded: &Loaded, values: &Values, records: &mut Records) -> Released {
         let spec = self.object.spec.install.clone().unwrap_or_default();
-        let timeout = self.policy.timeout(spec.timeout);
+        let timeout = self.policy.timeout(Action::Install);
         let server_side = spec.server_side_apply.unwrap_or(self.dialect == Dialect::Helm4);
         let validation = validation(spec.disable_open_api_validation);
         let preparing = Preparing {
@@ -121,7 +122,7 @@ impl Actor<'_> {
 
     pub async fn upgrade(&self, loaded: &Loaded, values: &Values, records: &mut Records) -> Released {
         let spec = self.object.spec.upgrade.clone().unwrap_or_default();
-        let timeout = self.policy.timeout(spec.timeout);
+        let timeout = self.policy.timeout(Action::Upgrade);
         let name = names::release_name(self.object);
         let current = match current_release(&name, &records.history) {
             Ok(current) => current.clone(),
@@ -214,7 +215,7 @@ impl Actor<'_> {
             Err(fault) => return Released::refused(fault),
         };
         let planned = plan::rollback(&records.history, &live, &known, &options, Timestamp::now());
-        let timeout = self.policy.timeout(spec.timeout);
+        let timeout = self.policy.timeout(Action::Rollback { to });
         self.carry_out(planned, records, &live, &kinds, &[], timeout, Validation::Strict).await
     }
 
@@ -250,7 +251,7 @@ impl Actor<'_> {
             Ok(uninstalling) => uninstalling.plan,
             Err(error) => return Outcome::refused(Fault::new(error.to_string())),
         };
-        let executor = self.executor(&kinds, self.policy.timeout(spec.timeout), Validation::Strict);
+        let executor = self.executor(&kinds, self.policy.timeout(Action::Uninstall), Validation::Strict);
         executor.run(plan, records, &live, &objects).await
     }
 
@@ -268,7 +269,7 @@ impl Actor<'_> {
             Ok(plan) => plan,
             Err(error) => return Outcome::refused(Fault::new(error.to_string())),
         };
-        let executor = self.executor(&kinds, self.policy.timeout(spec.timeout), Validation::Strict);
+        let executor = self.executor(&kinds, self.policy.timeout(Action::Test), Validation::Strict);
         executor.run(plan, records, &Live::new(), &[]).await
     }
 

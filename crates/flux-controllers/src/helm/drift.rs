@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use super::actions::{Actor, ClusterKinds};
 use super::execute::{Executor, Validation, id_of, placed};
+use super::next::Action;
 use super::report::{About, Run, tell};
 use super::{MANAGER, snapshot};
 use crate::reconcile::{Events, Severity};
@@ -246,7 +247,7 @@ pub async fn correct(run: &mut Run<'_>, actor: &Actor<'_>, mut drift: Drift, eve
         Ok(kinds) => kinds,
         Err(fault) => return tracing::error!(problem = fault.message, "drift could not be corrected"),
     };
-    let executor = actor.executor(&kinds, actor.policy.timeout(None), Validation::Warn);
+    let executor = actor.executor(&kinds, actor.policy.timeout(Action::CorrectDrift), Validation::Warn);
     drift.entries.sort_by(|a, b| {
         let changed = |entry: &Entry| entry.difference != Difference::Missing;
         changed(a).cmp(&changed(b)).then_with(|| apply_order(&a.id, &b.id))
@@ -270,7 +271,7 @@ pub async fn correct(run: &mut Run<'_>, actor: &Actor<'_>, mut drift: Drift, eve
             }
         }
     };
-    let in_time = tokio::time::timeout(actor.policy.timeout(None), work).await;
+    let in_time = tokio::time::timeout(actor.policy.timeout(Action::CorrectDrift), work).await;
     if in_time.is_err() {
         problems.push("context deadline exceeded".to_owned());
     }

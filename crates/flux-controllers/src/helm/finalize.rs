@@ -1,22 +1,21 @@
 //! A HelmRelease on its way out: its release is uninstalled, its HelmChart deleted, unless it was suspended.
 
-use flux_api::Object;
 use flux_api::condition::{ConditionStatus, READY, RELEASED};
 use flux_api::helm::HelmRelease;
 use flux_api::names::FINALIZER;
 use flux_apply::health_exprs::Judge;
-use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::ResourceExt;
 use kube::api::DynamicObject;
-use kube::{Api, ResourceExt};
 
 use super::actions::Actor;
 use super::fault::Fault;
 use super::helm_release::{End, HelmReleases};
-use super::identity::{self, Target};
+use super::identity::Target;
 use super::report::{About, Run, release_with_chart, tell};
 use super::snapshot::Made;
 use super::storage::Storage;
 use super::{chart_object, outcomes, policy, snapshot};
+use crate::identity::NoIdentity;
 use crate::reconcile::{Next, Severity, Worker};
 
 impl HelmReleases {
@@ -62,41 +61,15 @@ impl HelmReleases {
     }
 
     async fn uninstall_for_good(&self, run: &mut Run<'_>, worker: &Worker) -> Result<(), String> {
-        let account =
-            run.object.spec.service_account_name.clone().or(self.ctx.options.default_service_account.clone());
-        if run.object.spec.kube_config.is_none()
-            && let Some(account) = account
-        {
-            let api: Api<ServiceAccount> =
-                Api::namespaced(self.ctx.client.clone(), Object::namespace(run.object));
-            match api.get_opt(&account).await {
-                Ok(Some(_)) => {}
-                // Nobody is left who could uninstall it; upstream lets the object go as well.
-                Ok(None) => {
-                    tracing::error!(
-                        account,
-                        "skipping Helm release uninstallation: the ServiceAccount is gone"
-                    );
-                    return Ok(());
-                }
-                Err(error) => {
-                    let text = format!(
-                        "failed to confirm ServiceAccount '{account}' can be used to uninstall release: {error}"
-                    );
-                    run.set(READY, ConditionStatus::False, "UninstallFailed", text.clone());
-                    return Err(text);
-                }
-            }
-        }
         let target = match self.ctx.target(run.object).await {
             Ok(target) => target,
-            // Nobody knows any more where the release is.
-            Err(identity::Error::NoSecret { .. }) => {
-                tracing::error!("skipping Helm release uninstallation: the kubeconfig is gone");
+            // Nobody is left who could uninstall it, or who knows where it is; upstream lets the object go as well.
+            Err(NoIdentity::Missing(why)) => {
+                tracing::error!(why, "skipping Helm release uninstallation");
                 return Ok(());
             }
-            Err(unmet) => {
-                let text = format!("failed to build REST client getter to uninstall release: {unmet}");
+            Err(NoIdentity::Refused(why)) => {
+                let text = format!("failed to build REST client getter to uninstall release: {why}");
                 run.set(READY, ConditionStatus::False, "UninstallFailed", text.clone());
                 return Err(text);
             }

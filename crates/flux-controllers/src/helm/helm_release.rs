@@ -221,7 +221,8 @@ impl HelmReleases {
             compose(Object::namespace(run.object), spec.values.as_ref(), &spec.values_from, &referenced);
         let composed = composed.map_err(|error| Unmet::Values(error.to_string()))?;
         run.clear_ready(&["ValuesError"]);
-        let target = self.ctx.target(run.object).await.map_err(|error| Unmet::Identity(error.to_string()))?;
+        let target =
+            self.ctx.target(run.object).await.map_err(|error| Unmet::Identity(error.message().to_owned()))?;
         run.clear_ready(&["RESTClientError", "HelmChartSyncErr", "InvalidCELExpression"]);
         Ok((loaded, composed.values, target))
     }
@@ -432,7 +433,7 @@ impl HelmReleases {
     }
 
     async fn announce(&self, run: &mut Run<'_>, policy: Policy<'_>, action: Action) {
-        let timeout = GoDuration::from(outcomes::timeout(policy, action));
+        let timeout = GoDuration::from(policy.timeout(action));
         let text = format!("Running '{}' action with timeout of {timeout}", action.name());
         run.set(RECONCILING, ConditionStatus::True, "Progressing", text.clone());
         if action.sort() == Sort::Release {

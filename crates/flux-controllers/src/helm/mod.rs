@@ -64,8 +64,7 @@ pub struct Context {
 #[derive(Clone, Debug)]
 pub struct Options {
     pub no_cross_namespace_refs: bool,
-    /// Impersonated where a HelmRelease names nobody.
-    pub default_service_account: Option<String>,
+    pub identity: crate::identity::Options,
     pub requeue_dependency: Duration,
     /// Gate ExternalArtifact.
     pub external_artifact: bool,
@@ -89,7 +88,7 @@ impl Options {
     pub fn upstream() -> Self {
         Self {
             no_cross_namespace_refs: false,
-            default_service_account: None,
+            identity: crate::identity::Options::default(),
             requeue_dependency: Duration::from_secs(30),
             external_artifact: false,
             retry_on_failure_by_default: false,
@@ -115,6 +114,7 @@ impl Options {
             ("AdditiveCELDependencyCheck", &mut self.additive_cel_dependency_check),
             ("CancelHealthCheckOnNewRevision", &mut self.cancel_health_check),
             ("DisableConfigWatchers", &mut self.disable_config_watchers),
+            ("ObjectLevelWorkloadIdentity", &mut self.identity.object_level_workload_identity),
         ] {
             *option |= gates.is(gate);
         }

@@ -1,6 +1,6 @@
 //! What an action leaves behind in status and events.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use flux_api::condition::{self, ConditionStatus, DRIFTED, READY, RELEASED, REMEDIATED, TEST_SUCCESS};
 use flux_api::duration::GoDuration;
@@ -22,19 +22,6 @@ use super::state::State;
 use super::storage::Records;
 use super::{Loaded, digest, names};
 use crate::reconcile::{Events, Severity};
-
-/// How long an action may take.
-pub fn timeout(policy: Policy<'_>, action: Action) -> Duration {
-    let spec = &policy.object.spec;
-    policy.timeout(match action {
-        Action::Install => spec.install.as_ref().and_then(|one| one.timeout),
-        Action::Upgrade => spec.upgrade.as_ref().and_then(|one| one.timeout),
-        Action::Test => spec.test.as_ref().and_then(|one| one.timeout),
-        Action::Rollback { .. } => spec.rollback.as_ref().and_then(|one| one.timeout),
-        Action::Uninstall => spec.uninstall.as_ref().and_then(|one| one.timeout),
-        Action::Unlock | Action::CorrectDrift => None,
-    })
-}
 
 /// What a state means for history and conditions, whatever is done next.
 pub fn prepare(run: &mut Run<'_>, policy: Policy<'_>, state: &State, events: &Events, drift: Option<&Drift>) {

@@ -8,6 +8,8 @@ use flux_api::helm::{
     RemediationStrategy,
 };
 
+use super::next::Action;
+
 const TIMEOUT: Duration = Duration::from_secs(300);
 const RETRY_INTERVAL: Duration = Duration::from_secs(300);
 
@@ -129,9 +131,18 @@ impl Policy<'_> {
         self.object.spec.max_history.map_or(5, |most| usize::try_from(most).unwrap_or(0))
     }
 
-    /// How long an action may take that has `own` to say about it.
-    pub fn timeout(&self, own: Option<GoDuration>) -> Duration {
-        own.or(self.object.spec.timeout).map_or(TIMEOUT, GoDuration::to_std)
+    /// How long an action may take: its own time, else the release's.
+    pub fn timeout(&self, action: Action) -> Duration {
+        let spec = &self.object.spec;
+        let own = match action {
+            Action::Install => spec.install.as_ref().and_then(|one| one.timeout),
+            Action::Upgrade => spec.upgrade.as_ref().and_then(|one| one.timeout),
+            Action::Test => spec.test.as_ref().and_then(|one| one.timeout),
+            Action::Rollback { .. } => spec.rollback.as_ref().and_then(|one| one.timeout),
+            Action::Uninstall => spec.uninstall.as_ref().and_then(|one| one.timeout),
+            Action::Unlock | Action::CorrectDrift => None,
+        };
+        own.or(spec.timeout).map_or(TIMEOUT, GoDuration::to_std)
     }
 }
 
@@ -198,7 +209,7 @@ mod tests {
         assert!(!install.is_exhausted());
         assert_eq!(install.strategy, RemediationStrategy::Uninstall);
         assert_eq!(policy.active_retry(&status(ReleaseAction::Install, 1)), None);
-        assert_eq!((policy.max_history(), policy.timeout(None)), (5, Duration::from_secs(300)));
+        assert_eq!((policy.max_history(), policy.timeout(Action::Unlock)), (5, Duration::from_secs(300)));
     }
 
     #[test]

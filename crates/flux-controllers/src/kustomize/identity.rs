@@ -1,95 +1,44 @@
-//! Whose rights a Kustomization has: those of the account that it, or a flag, names; the controller's own only when
-//! nobody names one.
+//! Whose rights a Kustomization has.
 
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::Api;
+use flux_apply::Cluster;
 use serde_json::Value;
 
 use super::failure::Failure;
-use super::kubeconfig;
-use super::kustomization::short;
 use super::run::Run;
-use crate::reconcile::impersonate;
+use crate::identity::{Asking, Options};
 
-/// Why there is no identity to act with.
-pub(super) enum NoIdentity {
-    /// The account or the kubeconfig does not exist.
-    Missing(String),
-    Refused(String),
-}
-
-impl NoIdentity {
-    pub(super) fn message(&self) -> &str {
-        match self {
-            NoIdentity::Missing(message) | NoIdentity::Refused(message) => message,
-        }
-    }
-}
+pub(super) use crate::identity::NoIdentity;
 
 /// The cluster that the Kustomization means, as its account sees it.
-pub(super) async fn cluster(run: &Run<'_>) -> Result<flux_apply::Cluster, NoIdentity> {
-    let account = account(run)?;
-    let Some(reference) = &run.object.spec.kube_config else {
-        return own_cluster(run, account).await;
-    };
-    let remote = kubeconfig::cluster(run, reference).await?;
-    match account {
-        None => Ok(remote),
-        // Whether the account exists there is for that cluster to say.
-        Some(account) => impersonated(run, &remote, &account),
-    }
+pub(super) async fn cluster(run: &Run<'_>) -> Result<Cluster, NoIdentity> {
+    asking(run, &options(run)).cluster().await
 }
 
 /// This cluster as the account sees it, wherever the Kustomization applies to.
-pub(super) async fn local(run: &Run<'_>) -> Result<flux_apply::Cluster, Failure> {
-    let refused = |error: NoIdentity| Failure::Apply(error.message().to_owned());
-    let account = account(run).map_err(refused)?;
-    own_cluster(run, account).await.map_err(refused)
+pub(super) async fn local(run: &Run<'_>) -> Result<Cluster, Failure> {
+    let local = asking(run, &options(run)).local().await;
+    local.map_err(|error| Failure::Apply(error.message().to_owned()))
 }
 
-/// The account that is named. One that is named but blank is a mistake with grave consequences, so it is refused.
-fn account(run: &Run<'_>) -> Result<Option<String>, NoIdentity> {
-    let written = run.raw.data.pointer("/spec/serviceAccountName").and_then(Value::as_str);
-    let default = run.ctx.options.default_service_account.as_deref();
-    for (name, place) in [(written, "spec.serviceAccountName"), (default, "--default-service-account")] {
-        let Some(name) = name else { continue };
-        if name.trim().is_empty() {
-            return Err(NoIdentity::Refused(format!(
-                "{place} is blank; name an account, or leave it out to act as the controller"
-            )));
-        }
-        return Ok(Some(name.to_owned()));
-    }
-    Ok(None)
-}
-
-async fn own_cluster(run: &Run<'_>, account: Option<String>) -> Result<flux_apply::Cluster, NoIdentity> {
-    let Some(account) = account else {
-        return Ok(run.ctx.cluster.clone());
-    };
-    // The API server impersonates accounts that do not exist, and whoever may bind roles could have left some for them.
-    let accounts: Api<ServiceAccount> = Api::namespaced(run.ctx.client.clone(), run.namespace());
-    match accounts.get_metadata_opt(&account).await {
-        Ok(Some(_)) => impersonated(run, &run.ctx.cluster, &account),
-        Ok(None) => Err(NoIdentity::Missing(format!(
-            "the ServiceAccount '{}/{account}' to act as does not exist",
-            run.namespace()
-        ))),
-        Err(error) => Err(NoIdentity::Refused(format!(
-            "the ServiceAccount '{}/{account}' to act as cannot be looked up: {}",
-            run.namespace(),
-            short(&error)
-        ))),
+fn options(run: &Run<'_>) -> Options {
+    let options = &run.ctx.options;
+    Options {
+        default_service_account: options.default_service_account.clone(),
+        default_kubeconfig_service_account: options.default_kubeconfig_service_account.clone(),
+        insecure_kubeconfig_exec: options.insecure_kubeconfig_exec,
+        insecure_kubeconfig_tls: options.insecure_kubeconfig_tls,
+        object_level_workload_identity: options.gates.object_level_workload_identity,
     }
 }
 
-fn impersonated(
-    run: &Run<'_>,
-    cluster: &flux_apply::Cluster,
-    account: &str,
-) -> Result<flux_apply::Cluster, NoIdentity> {
-    let client = impersonate::service_account(&cluster.client, run.namespace(), account).map_err(|_| {
-        NoIdentity::Refused(format!("spec.serviceAccountName: '{account}' is not a valid name"))
-    })?;
-    Ok(cluster.seen_by(client))
+fn asking<'a>(run: &'a Run<'_>, options: &'a Options) -> Asking<'a> {
+    Asking {
+        client: &run.ctx.client,
+        own: &run.ctx.cluster,
+        known: &run.ctx.memory.remote_clusters,
+        options,
+        namespace: run.namespace(),
+        account: run.raw.data.pointer("/spec/serviceAccountName").and_then(Value::as_str),
+        kube_config: run.object.spec.kube_config.as_ref(),
+    }
 }

@@ -17,7 +17,6 @@ pub mod history;
 mod identity;
 mod keys;
 mod kms;
-mod kubeconfig;
 pub mod kustomization;
 pub mod manifests;
 pub mod observe;
@@ -66,7 +65,7 @@ pub struct Memory {
     verified_macs: Mutex<BTreeSet<[u8; 32]>>,
     /// Those that were warned about.
     reported_macs: Mutex<BTreeSet<[u8; 32]>>,
-    remote_clusters: kubeconfig::Clusters,
+    remote_clusters: crate::identity::Clusters,
     remote_bases: remote_bases::Fetched,
     waiting: handover::Waiting,
     claims: handover::Claims,

@@ -372,7 +372,13 @@ fn upstream_only(text: &str) -> Result<bool, CliError> {
 fn helm(flags: &Flags<'_>) -> Result<helm::Options, CliError> {
     Ok(helm::Options {
         no_cross_namespace_refs: flags.is("no-cross-namespace-refs"),
-        default_service_account: flags.some("default-service-account"),
+        identity: flux_controllers::identity::Options {
+            default_service_account: flags.some("default-service-account"),
+            default_kubeconfig_service_account: flags.some("default-kubeconfig-service-account"),
+            insecure_kubeconfig_exec: flags.is("insecure-kubeconfig-exec"),
+            insecure_kubeconfig_tls: flags.is("insecure-kubeconfig-tls"),
+            object_level_workload_identity: false,
+        },
         requeue_dependency: flags.duration("requeue-dependency")?,
         ..helm::Options::upstream()
     })

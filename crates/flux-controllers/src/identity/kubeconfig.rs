@@ -8,15 +8,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use flux_api::meta::KubeConfigReference;
+use flux_apply::Cluster;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 
-use super::identity::NoIdentity;
-use super::kustomization::short;
-use super::options::Options;
-use super::run::Run;
+use super::{Asking, NoIdentity, Options, short};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Clients that are kept.
@@ -27,15 +25,15 @@ const TOKEN_USED: Duration = Duration::from_secs(2880);
 
 /// Clients of other clusters by what they were made from; connections and discovery are worth keeping.
 #[derive(Default)]
-pub struct Clusters(Mutex<BTreeMap<String, (Instant, flux_apply::Cluster)>>);
+pub struct Clusters(Mutex<BTreeMap<String, (Instant, Cluster)>>);
 
 impl Clusters {
-    fn get(&self, key: &str) -> Option<flux_apply::Cluster> {
+    fn get(&self, key: &str) -> Option<Cluster> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(key).filter(|(made, _)| made.elapsed() < TOKEN_USED).map(|(_, cluster)| cluster.clone())
     }
 
-    fn put(&self, key: String, cluster: &flux_apply::Cluster) {
+    fn put(&self, key: String, cluster: &Cluster) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, (made, _)| made.elapsed() < TOKEN_USED);
         if known.len() >= MOST {
@@ -45,16 +43,86 @@ impl Clusters {
     }
 }
 
-pub(super) async fn cluster(
-    run: &Run<'_>,
-    reference: &KubeConfigReference,
-) -> Result<flux_apply::Cluster, NoIdentity> {
-    match (&reference.secret_ref, &reference.config_map_ref) {
-        (Some(secret), _) => from_secret(run, &secret.name, secret.key.as_deref()).await,
-        (None, Some(map)) => from_config_map(run, &map.name).await,
-        (None, None) => {
-            Err(NoIdentity::Refused("spec.kubeConfig names neither a Secret nor a ConfigMap".to_owned()))
+impl Asking<'_> {
+    /// The cluster of a reference, as its kubeconfig or token sees it.
+    pub(super) async fn remote(&self, reference: &KubeConfigReference) -> Result<Cluster, NoIdentity> {
+        match (&reference.secret_ref, &reference.config_map_ref) {
+            (Some(secret), _) => self.from_secret(&secret.name, secret.key.as_deref()).await,
+            (None, Some(map)) => self.from_config_map(&map.name).await,
+            (None, None) => {
+                Err(NoIdentity::Refused("spec.kubeConfig names neither a Secret nor a ConfigMap".to_owned()))
+            }
         }
+    }
+
+    async fn from_secret(&self, name: &str, key: Option<&str>) -> Result<Cluster, NoIdentity> {
+        let what = format!("Secret '{}/{name}'", self.namespace);
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), self.namespace);
+        let secret = api.get(name).await.map_err(|error| unavailable(error, &what))?;
+        let version = secret.resource_version().unwrap_or_default();
+        let cached = format!("{what} {} {version}", key.unwrap_or_default());
+        if let Some(cluster) = self.known.get(&cached) {
+            return Ok(cluster);
+        }
+        let data = secret.data.unwrap_or_default();
+        let keys: Vec<&str> = key.map_or_else(|| vec!["value", "value.yaml"], |key| vec![key]);
+        let text = keys.iter().find_map(|key| data.get(*key)).ok_or_else(|| {
+            NoIdentity::Refused(format!("the kubeConfig {what} has no key {}", keys.join(" or ")))
+        })?;
+        let refused = |problem: String| NoIdentity::Refused(format!("the kubeConfig {what}: {problem}"));
+        let text = std::str::from_utf8(&text.0).map_err(|_| refused("is not text".to_owned()))?;
+        // The parser's message may quote the file, and with it a key.
+        let file = Kubeconfig::from_yaml(text).map_err(|_| refused("is not a kubeconfig".to_owned()))?;
+        let file = checked(file, self.options).map_err(refused)?;
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+        let config = config.map_err(|error| refused(error.to_string()))?;
+        self.connect(cached, config).map_err(refused)
+    }
+
+    async fn from_config_map(&self, name: &str) -> Result<Cluster, NoIdentity> {
+        let what = format!("ConfigMap '{}/{name}'", self.namespace);
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), self.namespace);
+        let map = api.get(name).await.map_err(|error| unavailable(error, &what))?;
+        let version = map.resource_version().unwrap_or_default();
+        let login = Login::read(map.data.unwrap_or_default(), self.options)
+            .map_err(|problem| NoIdentity::Refused(format!("the kubeConfig {what}: {problem}")))?;
+        let cached = format!("{what} {version} {}", login.account);
+        if let Some(cluster) = self.known.get(&cached) {
+            return Ok(cluster);
+        }
+        let refused = |problem: String| NoIdentity::Refused(format!("the kubeConfig {what}: {problem}"));
+        let token = self.token(&login).await?;
+        let file = login.kubeconfig(&token).map_err(refused)?;
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+        let config = config.map_err(|error| refused(error.to_string()))?;
+        self.connect(cached, config).map_err(refused)
+    }
+
+    async fn token(&self, login: &Login) -> Result<String, NoIdentity> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), self.namespace);
+        let request = TokenRequest {
+            spec: TokenRequestSpec {
+                audiences: login.audiences.clone(),
+                expiration_seconds: Some(TOKEN_SECONDS),
+                ..TokenRequestSpec::default()
+            },
+            ..TokenRequest::default()
+        };
+        let answer = accounts.create_token_request(&login.account, &Default::default(), &request).await;
+        let what = format!("token of the ServiceAccount '{}/{}'", self.namespace, login.account);
+        let answer = answer.map_err(|error| unavailable(error, &what))?;
+        let token = answer.status.map(|status| status.token).filter(|token| !token.is_empty());
+        token.ok_or_else(|| NoIdentity::Refused(format!("the {what} is empty")))
+    }
+
+    fn connect(&self, cached: String, mut config: Config) -> Result<Cluster, String> {
+        config.connect_timeout = Some(TIMEOUT);
+        config.read_timeout = Some(TIMEOUT);
+        config.write_timeout = Some(TIMEOUT);
+        let client = Client::try_from(config).map_err(|error| error.to_string())?;
+        let cluster = Cluster::new(client);
+        self.known.put(cached, &cluster);
+        Ok(cluster)
     }
 }
 
@@ -65,44 +133,6 @@ fn unavailable(error: kube::Error, what: &str) -> NoIdentity {
         }
         error => NoIdentity::Refused(format!("failed to get the kubeConfig {what}: {}", short(&error))),
     }
-}
-
-async fn from_secret(
-    run: &Run<'_>,
-    name: &str,
-    key: Option<&str>,
-) -> Result<flux_apply::Cluster, NoIdentity> {
-    let what = format!("Secret '{}/{name}'", run.namespace());
-    let api: Api<Secret> = Api::namespaced(run.ctx.client.clone(), run.namespace());
-    let secret = api.get(name).await.map_err(|error| unavailable(error, &what))?;
-    let version = secret.resource_version().unwrap_or_default();
-    let cached = format!("{what} {} {version}", key.unwrap_or_default());
-    if let Some(cluster) = run.ctx.memory.remote_clusters.get(&cached) {
-        return Ok(cluster);
-    }
-    let data = secret.data.unwrap_or_default();
-    let keys: Vec<&str> = key.map_or_else(|| vec!["value", "value.yaml"], |key| vec![key]);
-    let text = keys.iter().find_map(|key| data.get(*key)).ok_or_else(|| {
-        NoIdentity::Refused(format!("the kubeConfig {what} has no key {}", keys.join(" or ")))
-    })?;
-    let refused = |problem: String| NoIdentity::Refused(format!("the kubeConfig {what}: {problem}"));
-    let text = std::str::from_utf8(&text.0).map_err(|_| refused("is not text".to_owned()))?;
-    // The parser's message may quote the file, and with it a key.
-    let file = Kubeconfig::from_yaml(text).map_err(|_| refused("is not a kubeconfig".to_owned()))?;
-    let file = checked(file, &run.ctx.options).map_err(refused)?;
-    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
-    let config = config.map_err(|error| refused(error.to_string()))?;
-    connect(run, cached, config).map_err(refused)
-}
-
-fn connect(run: &Run<'_>, cached: String, mut config: Config) -> Result<flux_apply::Cluster, String> {
-    config.connect_timeout = Some(TIMEOUT);
-    config.read_timeout = Some(TIMEOUT);
-    config.write_timeout = Some(TIMEOUT);
-    let client = Client::try_from(config).map_err(|error| error.to_string())?;
-    let cluster = flux_apply::Cluster::new(client);
-    run.ctx.memory.remote_clusters.put(cached, &cluster);
-    Ok(cluster)
 }
 
 /// What a file from a tenant may hold.
@@ -142,25 +172,6 @@ fn checked(file: Kubeconfig, options: &Options) -> Result<Kubeconfig, String> {
     Ok(file)
 }
 
-async fn from_config_map(run: &Run<'_>, name: &str) -> Result<flux_apply::Cluster, NoIdentity> {
-    let what = format!("ConfigMap '{}/{name}'", run.namespace());
-    let api: Api<ConfigMap> = Api::namespaced(run.ctx.client.clone(), run.namespace());
-    let map = api.get(name).await.map_err(|error| unavailable(error, &what))?;
-    let version = map.resource_version().unwrap_or_default();
-    let login = Login::read(map.data.unwrap_or_default(), &run.ctx.options)
-        .map_err(|problem| NoIdentity::Refused(format!("the kubeConfig {what}: {problem}")))?;
-    let cached = format!("{what} {version} {}", login.account);
-    if let Some(cluster) = run.ctx.memory.remote_clusters.get(&cached) {
-        return Ok(cluster);
-    }
-    let refused = |problem: String| NoIdentity::Refused(format!("the kubeConfig {what}: {problem}"));
-    let token = token(run, &login).await?;
-    let file = login.kubeconfig(&token).map_err(refused)?;
-    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
-    let config = config.map_err(|error| refused(error.to_string()))?;
-    connect(run, cached, config).map_err(refused)
-}
-
 /// How to log in to a cluster that trusts the accounts of this one.
 struct Login {
     address: String,
@@ -189,7 +200,7 @@ impl Login {
             return Err(format!("address '{address}' must begin with https://"));
         }
         let account = data.remove("serviceAccountName").filter(|name| !name.is_empty());
-        if account.is_some() && !options.gates.object_level_workload_identity {
+        if account.is_some() && !options.object_level_workload_identity {
             return Err("serviceAccountName needs the feature gate ObjectLevelWorkloadIdentity".to_owned());
         }
         let account = account.or_else(|| options.default_kubeconfig_service_account.clone());
@@ -214,23 +225,6 @@ impl Login {
         });
         Kubeconfig::from_yaml(&file.to_string()).map_err(|_| "is not complete".to_owned())
     }
-}
-
-async fn token(run: &Run<'_>, login: &Login) -> Result<String, NoIdentity> {
-    let accounts: Api<ServiceAccount> = Api::namespaced(run.ctx.client.clone(), run.namespace());
-    let request = TokenRequest {
-        spec: TokenRequestSpec {
-            audiences: login.audiences.clone(),
-            expiration_seconds: Some(TOKEN_SECONDS),
-            ..TokenRequestSpec::default()
-        },
-        ..TokenRequest::default()
-    };
-    let answer = accounts.create_token_request(&login.account, &Default::default(), &request).await;
-    let what = format!("token of the ServiceAccount '{}/{}'", run.namespace(), login.account);
-    let answer = answer.map_err(|error| unavailable(error, &what))?;
-    let token = answer.status.map(|status| status.token).filter(|token| !token.is_empty());
-    token.ok_or_else(|| NoIdentity::Refused(format!("the {what} is empty")))
 }
 
 #[cfg(test)]
@@ -283,7 +277,7 @@ mod tests {
         assert_eq!((good.audiences, good.account.as_str()), (vec!["https://x".to_owned()], "sa"));
         let named = [generic, ("address", "https://x"), ("serviceAccountName", "own")];
         assert!(login(&named, &options).is_err(), "the gate is off");
-        options.gates.object_level_workload_identity = true;
+        options.object_level_workload_identity = true;
         assert_eq!(login(&named, &options).ok().unwrap().account, "own");
     }
 }
