@@ -1,14 +1,23 @@
 //! A process that dies at any write, before or after it: the next one carries on, and no person is needed.
 
-use flux_api::kinds::HELM_RELEASE;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use flux_api::kinds::{Controller, HELM_RELEASE};
+use flux_controllers::manager::{Manager, ManagerOptions};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
 use kube::api::DeleteParams;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{Config, Event, watcher};
 use serde_json::{Value, json};
 use testbed::Cluster;
 use testbed::chart::Chart;
 use testbed::reference::Tool;
 use testbed::trouble::{Breaker, Cut};
 
-use crate::flux::{Flux, ready};
+use crate::flux::{Flux, condition, ready};
 use crate::helm_release::{chart, helm_task, publish, records, spec, start, value_of};
 
 /// No operation here writes more often.
@@ -31,6 +40,25 @@ async fn a_removal_survives_a_crash_or_refusal_at_every_write() {
     removal(&Cluster::embedded().await.unwrap()).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_survives_a_crash_or_refusal_at_every_write() {
+    rollback(&Cluster::embedded().await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_is_killed_at_any_moment_is_followed_by_one_that_carries_on() {
+    if let Some(place) = std::env::var_os(CONTROLLER) {
+        return be_the_controller(&place.into_string().unwrap()).await;
+    }
+    killed(&Cluster::embedded().await.unwrap(), 12).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "peers: a hundred processes are killed"]
+async fn a_hundred_killed_processes_leave_nothing_to_do_for_a_person() {
+    killed(&Cluster::embedded().await.unwrap(), 100).await;
+}
+
 /// The usual chart with hooks around it, so that their records are cut through, too.
 fn hooked(version: &str) -> Chart {
     let hook = |name: &str, events: &str| {
@@ -38,9 +66,12 @@ fn hooked(version: &str) -> Chart {
             "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{{{ .Release.Name }}}}-{name}\n  annotations:\n    helm.sh/hook: {events}\n"
         )
     };
+    // A key that no server takes makes an upgrade fail at once.
+    let refused = "{{- if eq .Values.value \"bad\" }}\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-refused\ndata:\n  \"no such key!\": x\n{{- end }}\n";
     chart(version)
+        .file("templates/refused.yaml", refused)
         .file("templates/before.yaml", &hook("before", "pre-install,pre-upgrade"))
-        .file("templates/after.yaml", &hook("after", "post-install,post-upgrade,pre-delete"))
+        .file("templates/after.yaml", &hook("after", "post-install,post-upgrade,pre-rollback,pre-delete"))
 }
 
 fn with(value: &str) -> Value {
@@ -176,4 +207,159 @@ async fn removal(cluster: &Cluster) {
         },
     )
     .await;
+}
+
+/// An upgrade that fails and is rolled back.
+fn failing() -> Value {
+    spec(json!({ "values": { "value": "bad" },
+        "upgrade": { "remediation": { "retries": 0, "remediateLastFailure": true } } }))
+}
+
+async fn rolled_back(cluster: &Cluster, flux: &Flux, name: &str) {
+    flux.until(&HELM_RELEASE, name, "rolled back", |object| {
+        condition(object, "Remediated").1 == "RollbackSucceeded" && condition(object, "Stalled").0 == "True"
+    })
+    .await;
+    in_order(cluster, flux, name, "one").await;
+}
+
+async fn rollback(cluster: &Cluster) {
+    let mut flux = start(cluster).await;
+    publish(&flux, "app", &hooked("1.0.0")).await;
+    install_all(&flux).await;
+    for_every_cut(
+        cluster,
+        &mut flux,
+        "upgrade that fails, and rollback",
+        async |flux, name| flux.apply(&HELM_RELEASE, name, failing()).await,
+        async |flux, name| rolled_back(cluster, flux, name).await,
+    )
+    .await;
+    helm_task(cluster, &flux, Tool::Helm4, &["history", "w3a"]).await;
+    helm_task(cluster, &flux, Tool::Helm3, &["history", "w2b"]).await;
+}
+
+/// Names the kubeconfig, namespace and storage of a process that only runs the controller.
+const CONTROLLER: &str = "FLUX_STORY_CONTROLLER";
+
+async fn be_the_controller(place: &str) {
+    let [kubeconfig, namespace, storage] = place.split('|').collect::<Vec<_>>()[..] else {
+        panic!("{place}")
+    };
+    let file = kube::config::Kubeconfig::read_from(kubeconfig).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(file, &Default::default()).await.unwrap();
+    let options = ManagerOptions {
+        namespace: Some(namespace.to_owned()),
+        least_retry: std::time::Duration::from_millis(200),
+        most_retry: std::time::Duration::from_secs(2),
+        ..ManagerOptions::new([Controller::Helm].into(), storage.into(), ([127, 0, 0, 1], 0).into())
+    };
+    let _manager = Manager::start(kube::Client::try_from(config).unwrap(), options).await.unwrap();
+    std::future::pending().await
+}
+
+/// A process of this very program that runs the controller and can be killed.
+struct Process(std::process::Child);
+
+impl Process {
+    fn start(cluster: &Cluster, flux: &Flux) -> Self {
+        let this = "helm_crash::a_process_that_is_killed_at_any_moment_is_followed_by_one_that_carries_on";
+        let place = format!(
+            "{}|{}|{}",
+            cluster.kubeconfig_path().display(),
+            flux.namespace.name(),
+            flux.storage().display()
+        );
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", this])
+            .env(CONTROLLER, place)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn();
+        Self(child.unwrap())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // SIGKILL: it has no chance to say goodbye.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Follows the records and fails when one release has two operations under way.
+fn overlaps(cluster: &Cluster, flux: &Flux) -> (tokio::task::AbortHandle, Arc<Mutex<Vec<String>>>) {
+    let secrets: Api<Secret> = Api::namespaced(cluster.client(), flux.namespace.name());
+    let found = Arc::new(Mutex::new(Vec::new()));
+    let told = found.clone();
+    let following = tokio::spawn(async move {
+        let mut pending: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let events = watcher(secrets, Config::default().labels("owner=helm")).default_backoff();
+        let mut events = std::pin::pin!(events);
+        while let Some(event) = events.next().await {
+            let (secret, is_there) = match event {
+                Ok(Event::Apply(secret) | Event::InitApply(secret)) => (secret, true),
+                Ok(Event::Delete(secret)) => (secret, false),
+                Ok(Event::Init | Event::InitDone) | Err(_) => continue,
+            };
+            let labels = secret.metadata.labels.unwrap_or_default();
+            let open = pending.entry(labels["name"].clone()).or_default();
+            if is_there && labels["status"].starts_with("pending") {
+                open.insert(labels["version"].clone());
+            } else {
+                open.remove(&labels["version"]);
+            }
+            if open.len() > 1 {
+                told.lock().unwrap().push(format!("{}: revisions {open:?} at once", labels["name"]));
+            }
+        }
+    });
+    (following.abort_handle(), found)
+}
+
+/// Every run kills a process somewhere in an install, upgrade, rollback or removal with hooks, and lets the next carry on.
+async fn killed(cluster: &Cluster, runs: usize) {
+    let mut flux = start(cluster).await;
+    flux.stop().await;
+    publish(&flux, "app", &hooked("1.0.0")).await;
+    let (following, overlaps) = overlaps(cluster, &flux);
+    let mut moments: Vec<u64> = Vec::new();
+    let mut process = Process::start(cluster, &flux);
+    for run in 0..runs {
+        let (name, step) = (format!("k{}", run / 4), run % 4);
+        match step {
+            0 => flux.apply(&HELM_RELEASE, &name, with("one")).await,
+            1 => flux.apply(&HELM_RELEASE, &name, failing()).await,
+            2 => flux.apply(&HELM_RELEASE, &name, with("two")).await,
+            _ => flux.api(&HELM_RELEASE).delete(&name, &DeleteParams::default()).await.map(|_| ()).unwrap(),
+        }
+        // Somewhere between the first write and the last: an operation takes a fraction of a second.
+        let moment = rand::random_range(0..400);
+        moments.push(moment);
+        tokio::time::sleep(std::time::Duration::from_millis(moment)).await;
+        drop(process);
+        process = Process::start(cluster, &flux);
+        match step {
+            0 => {
+                settled(&flux, &name, "one").await;
+                in_order(cluster, &flux, &name, "one").await;
+            }
+            1 => rolled_back(cluster, &flux, &name).await,
+            2 => {
+                settled(&flux, &name, "two").await;
+                in_order(cluster, &flux, &name, "two").await;
+                let tool = if run % 8 == 2 { Tool::Helm3 } else { Tool::Helm4 };
+                helm_task(cluster, &flux, tool, &["history", &name]).await;
+            }
+            _ => {
+                cluster.await_gone(&flux.api(&HELM_RELEASE), &name).await.unwrap();
+                let all = records(cluster, &flux).await;
+                assert!(!all.iter().any(|record| record.contains(&format!(".{name}.v"))), "{all:?}");
+            }
+        }
+    }
+    following.abort();
+    println!("{runs} processes killed, after so many milliseconds: {moments:?}");
+    assert_eq!(*overlaps.lock().unwrap(), Vec::<String>::new());
 }

@@ -1,9 +1,10 @@
 //! The options of install, upgrade, rollback, uninstall and test, each seen at work.
 
-use flux_api::kinds::HELM_RELEASE;
+use base64::Engine;
+use flux_api::kinds::{Controller, HELM_RELEASE};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -37,6 +38,7 @@ crate::stories!(
     force_replaces_and_preserved_values_stay,
     hooks_are_post_rendered_by_strategy,
     custom_resources_are_waited_for_by_strategy_and_expression,
+    a_release_goes_to_another_cluster,
 );
 
 /// The object when it has failed for good.
@@ -400,19 +402,25 @@ async fn a_stalled_release_is_tried_again_on_request(cluster: &Cluster) {
 async fn a_release_goes_to_another_namespace(cluster: &Cluster) {
     let flux = start(cluster).await;
     publish(&flux, "app", &chart("1.0.0")).await;
+    let nowhere = format!("{}-nowhere", flux.namespace.name());
+    flux.apply(&HELM_RELEASE, "lost", spec(json!({ "targetNamespace": nowhere }))).await;
+    let object = flux.not_ready(&HELM_RELEASE, "lost", "InstallFailed").await;
+    assert!(
+        ready(&object).2.contains(&format!("namespaces \"{nowhere}\" not found")),
+        "{}",
+        ready(&object).2
+    );
     let target = format!("{}-made", flux.namespace.name());
-    let missing = json!({ "targetNamespace": target, "releaseName": "web" });
-    flux.apply(&HELM_RELEASE, "web", spec(missing.clone())).await;
-    let object = flux.not_ready(&HELM_RELEASE, "web", "InstallFailed").await;
-    assert!(ready(&object).2.contains(&format!("namespaces \"{target}\" not found")), "{}", ready(&object).2);
-    let mut making = missing;
-    making["install"] = json!({ "createNamespace": true });
+    let making = json!({ "targetNamespace": target, "install": { "createNamespace": true } });
     flux.apply(&HELM_RELEASE, "web", spec(making)).await;
-    let object = flux.ready(&HELM_RELEASE, "web").await;
+    let object = released(&flux, "web", 1).await;
     assert_eq!(object["status"]["history"][0]["namespace"], target.as_str());
     assert_eq!(object["status"]["storageNamespace"], flux.namespace.name(), "records stay with the object");
-    let maps: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::namespaced(cluster.client(), &target);
-    assert!(maps.get_opt("web").await.unwrap().is_some());
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), &target);
+    assert!(
+        maps.get_opt(&format!("{target}-web")).await.unwrap().is_some(),
+        "named after namespace and object"
+    );
     delete(cluster, &flux, "web").await;
     let namespaces: Api<Namespace> = Api::all(cluster.client());
     assert!(namespaces.get_opt(&target).await.unwrap().is_some(), "what the release did not render stays");
@@ -444,7 +452,9 @@ async fn values_and_objects_are_checked_unless_told_otherwise(cluster: &Cluster)
         &chart("1.0.0").file("values.schema.json", schema).file("templates/odd.yaml", unknown),
     )
     .await;
-    let with = |skip: Value, value: &str| spec(json!({ "install": skip, "values": { "value": value } }));
+    let with = |skip: Value, value: &str| {
+        spec(json!({ "install": skip, "upgrade": skip, "values": { "value": value } }))
+    };
     flux.apply(&HELM_RELEASE, "web", with(json!({}), "too long")).await;
     let object = flux.not_ready(&HELM_RELEASE, "web", "InstallFailed").await;
     assert!(
@@ -530,7 +540,7 @@ async fn custom_resources_are_waited_for_by_strategy_and_expression(cluster: &Cl
         spec.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         spec
     };
-    let expressions = json!([{ "apiVersion": format!("{group}/v1"), "kind": "Widget", "current": "has(data.spec.size) && data.spec.size == 1" }]);
+    let expressions = json!([{ "apiVersion": format!("{group}/v1"), "kind": "Widget", "current": "has(spec.size) && spec.size == 1" }]);
     flux.apply(&HELM_RELEASE, "poller", with(json!({ "waitStrategy": { "name": "poller" } }))).await;
     flux.apply(&HELM_RELEASE, "legacy", with(json!({ "waitStrategy": { "name": "legacy" } }))).await;
     flux.apply(&HELM_RELEASE, "expression", with(json!({ "healthCheckExprs": expressions }))).await;
@@ -544,14 +554,63 @@ async fn custom_resources_are_waited_for_by_strategy_and_expression(cluster: &Cl
     assert!(ready(&object).2.contains("not yet"), "what the object says of itself: {}", ready(&object).2);
     released(&flux, "legacy", 1).await;
     released(&flux, "expression", 1).await;
-    let failing = json!([{ "apiVersion": format!("{group}/v1"), "kind": "Widget", "current": "false", "failed": "data.spec.size == 1" }]);
+    let failing = json!([{ "apiVersion": format!("{group}/v1"), "kind": "Widget", "current": "false", "failed": "spec.size == 1" }]);
     flux.apply(&HELM_RELEASE, "failing", with(json!({ "timeout": "5m", "healthCheckExprs": failing }))).await;
     let object = stalled(&flux, "failing").await;
     assert!(ready(&object).2.contains("failed early due to stalled resources"), "{}", ready(&object).2);
-    let broken = json!([{ "apiVersion": format!("{group}/v1"), "kind": "Widget", "current": "data." }]);
+    let broken = json!([{ "apiVersion": format!("{group}/v1"), "kind": "Widget", "current": "spec." }]);
     flux.apply(&HELM_RELEASE, "broken", with(json!({ "healthCheckExprs": broken }))).await;
     let object = flux.not_ready(&HELM_RELEASE, "broken", "InvalidCELExpression").await;
     assert_eq!(condition(&object, "Stalled").0, "True");
     let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
     definitions.delete(&format!("widgets.{group}"), &DeleteParams::default()).await.unwrap();
+}
+
+async fn a_release_goes_to_another_cluster(cluster: &Cluster) {
+    let flux = Flux::start_with(cluster, &[Controller::Helm], |options| {
+        options.helm.identity.default_kubeconfig_service_account = Some("default".to_owned());
+    })
+    .await;
+    let namespace = flux.namespace.name().to_owned();
+    publish(&flux, "app", &chart("1.0.0")).await;
+    let file = std::fs::read_to_string(cluster.kubeconfig_path()).unwrap();
+    let file: Value = serde_saphyr::from_str(&file).unwrap();
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "remote" },
+        "stringData": { "value": file.to_string(), "exec": "users: [{name: u, user: {exec: {command: sh}}}]" } });
+    cluster.apply_yaml(&namespace, &secret.to_string()).await.unwrap();
+    let remote = |reference: Value| spec(json!({ "kubeConfig": reference }));
+    flux.apply(&HELM_RELEASE, "web", remote(json!({ "secretRef": { "name": "remote" } }))).await;
+    released(&flux, "web", 1).await;
+    assert!(has_map(cluster, &flux, "web").await);
+    flux.apply(&HELM_RELEASE, "exec", remote(json!({ "secretRef": { "name": "remote", "key": "exec" } })))
+        .await;
+    let object = flux.not_ready(&HELM_RELEASE, "exec", "RESTClientError").await;
+    assert!(ready(&object).2.contains("runs a program (exec)"), "{}", ready(&object).2);
+    // Where the kubeconfig is gone, nobody knows any more where the release is: the object can go.
+    flux.apply(&HELM_RELEASE, "gone", remote(json!({ "secretRef": { "name": "nothing" } }))).await;
+    let object = flux.not_ready(&HELM_RELEASE, "gone", "RESTClientError").await;
+    assert!(ready(&object).2.contains("secrets \"nothing\" not found"), "{}", ready(&object).2);
+    delete(cluster, &flux, "gone").await;
+    // A cluster that is logged in to with a token of an account here: this one knows the account, which may do nothing.
+    let cluster_of = &file["clusters"][0]["cluster"];
+    let authority = base64::engine::general_purpose::STANDARD
+        .decode(cluster_of["certificate-authority-data"].as_str().unwrap())
+        .unwrap();
+    let login = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "login" }, "data": {
+        "provider": "generic", "address": cluster_of["server"], "ca.crt": String::from_utf8(authority).unwrap(),
+        "audiences": "https://kubernetes.default.svc" } });
+    cluster.apply_yaml(&namespace, &login.to_string()).await.unwrap();
+    flux.apply(&HELM_RELEASE, "token", remote(json!({ "configMapRef": { "name": "login" } }))).await;
+    let object = flux.not_ready(&HELM_RELEASE, "token", "StateError").await;
+    let account = format!("system:serviceaccount:{namespace}:default");
+    assert!(
+        ready(&object).2.contains(&account) && ready(&object).2.contains("forbidden"),
+        "{}",
+        ready(&object).2
+    );
+    let cloud = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "cloud" }, "data": { "provider": "moon" } });
+    cluster.apply_yaml(&namespace, &cloud.to_string()).await.unwrap();
+    flux.apply(&HELM_RELEASE, "cloud", remote(json!({ "configMapRef": { "name": "cloud" } }))).await;
+    let object = flux.not_ready(&HELM_RELEASE, "cloud", "RESTClientError").await;
+    assert!(ready(&object).2.contains("provider 'moon' is unknown"), "{}", ready(&object).2);
 }
