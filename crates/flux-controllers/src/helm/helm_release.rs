@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use flux_api::Object;
-use flux_api::condition::{self, ConditionStatus, READY, RECONCILING, STALLED};
+use flux_api::condition::{self, ConditionStatus, READY, RECONCILING, RELEASED, STALLED};
 use flux_api::duration::GoDuration;
 use flux_api::helm::{ChartNameChangeStrategy, HelmRelease, HelmReleaseStatus, ReleaseSnapshot};
 use flux_api::kinds::Kind;
@@ -293,8 +293,13 @@ impl HelmReleases {
             run.status.last_handled_force_at = Some(token.to_owned());
         }
         let mut done: Vec<Sort> = Vec::new();
+        let mut known: Option<Records> = None;
         loop {
-            let mut records = match storage.read(&names::release_name(object)).await {
+            let records = match known.take() {
+                Some(records) => Ok(records),
+                None => storage.read(&names::release_name(object)).await,
+            };
+            let mut records = match records {
                 Ok(records) => records,
                 Err(error) => {
                     return self
@@ -361,6 +366,11 @@ impl HelmReleases {
             if let Some(end) = self.onward(run, policy, next::after(action, policy, &run.status)) {
                 return end;
             }
+            // After a release that went well, the records are what was just written: a write of somebody else would
+            // have been refused. After anything else they are read again.
+            let went_well = action.sort() == Sort::Release
+                && condition::is(&run.status.conditions, RELEASED, ConditionStatus::True);
+            known = went_well.then_some(records);
             done.push(action.sort());
         }
     }

@@ -47,15 +47,15 @@ impl Asking<'_> {
     /// The cluster of a reference, as its kubeconfig or token sees it.
     pub(super) async fn remote(&self, reference: &KubeConfigReference) -> Result<Cluster, NoIdentity> {
         match (&reference.secret_ref, &reference.config_map_ref) {
-            (Some(secret), _) => self.from_secret(&secret.name, secret.key.as_deref()).await,
-            (None, Some(map)) => self.from_config_map(&map.name).await,
+            (Some(secret), _) => self.by_secret(&secret.name, secret.key.as_deref()).await,
+            (None, Some(map)) => self.by_config_map(&map.name).await,
             (None, None) => {
                 Err(NoIdentity::Refused("spec.kubeConfig names neither a Secret nor a ConfigMap".to_owned()))
             }
         }
     }
 
-    async fn from_secret(&self, name: &str, key: Option<&str>) -> Result<Cluster, NoIdentity> {
+    async fn by_secret(&self, name: &str, key: Option<&str>) -> Result<Cluster, NoIdentity> {
         let what = format!("Secret '{}/{name}'", self.namespace);
         let api: Api<Secret> = Api::namespaced(self.client.clone(), self.namespace);
         let secret = api.get(name).await.map_err(|error| unavailable(error, &what))?;
@@ -79,7 +79,7 @@ impl Asking<'_> {
         self.connect(cached, config).map_err(refused)
     }
 
-    async fn from_config_map(&self, name: &str) -> Result<Cluster, NoIdentity> {
+    async fn by_config_map(&self, name: &str) -> Result<Cluster, NoIdentity> {
         let what = format!("ConfigMap '{}/{name}'", self.namespace);
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), self.namespace);
         let map = api.get(name).await.map_err(|error| unavailable(error, &what))?;
