@@ -1,6 +1,6 @@
 //! Kinds that make pods: their selectors and templates.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::pod;
 use crate::object::{self, integer, text};
@@ -36,7 +36,10 @@ pub(super) fn selected(storage: &str, old: Option<&Value>, new: &Value, causes: 
             causes.push(Cause::invalid("spec.template.metadata.labels", &sorted(labels), detail));
         }
     }
-    pod::template("spec.template", &spec["template"], causes);
+    match storage {
+        "statefulsets.apps" => pod::template("spec.template", &with_claims(spec), causes),
+        _ => pod::template("spec.template", &spec["template"], causes),
+    }
     let policy = text(new, "/spec/template/spec/restartPolicy");
     if !matches!(policy, "" | "Always") && matches!(policy, "OnFailure" | "Never") {
         causes.push(Cause::not_supported(
@@ -53,6 +56,19 @@ pub(super) fn selected(storage: &str, old: Option<&Value>, new: &Value, causes: 
         }
         _ => {}
     }
+}
+
+/// The template with a volume for each claim: the pods of a StatefulSet mount their claims by name.
+fn with_claims(spec: &Value) -> Value {
+    let mut template = spec["template"].clone();
+    let claims = spec["volumeClaimTemplates"].as_array().into_iter().flatten();
+    let volumes: Vec<Value> = claims.map(|claim| json!({ "name": text(claim, "/metadata/name") })).collect();
+    if let Some(pod) = template.get_mut("spec").and_then(Value::as_object_mut)
+        && let Some(known) = pod.entry("volumes").or_insert_with(|| json!([])).as_array_mut()
+    {
+        known.extend(volumes);
+    }
+    template
 }
 
 /// Counts that cannot be.
@@ -144,5 +160,29 @@ pub(super) fn cron_job(new: &Value, causes: &mut Vec<Cause>) {
     if object::name(new).len() > 52 {
         let detail = "must be no more than 52 characters";
         causes.push(Cause::invalid("metadata.name", &Value::from(object::name(new)), detail));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_of_a_stateful_set_mount_its_claims() {
+        let set = json!({ "spec": {
+            "selector": { "matchLabels": { "app": "db" } },
+            "volumeClaimTemplates": [{ "metadata": { "name": "data" } }],
+            "template": { "metadata": { "labels": { "app": "db" } }, "spec": { "containers": [{
+                "name": "db", "image": "db:1",
+                "volumeMounts": [{ "name": "data", "mountPath": "/data" }],
+            }] } },
+        } });
+        let problems = |storage: &str, set: &Value| {
+            let mut causes = Vec::new();
+            selected(storage, None, set, &mut causes);
+            causes.len()
+        };
+        assert_eq!(problems("statefulsets.apps", &set), 0);
+        assert_eq!(problems("deployments.apps", &set), 1, "nobody else has claims");
     }
 }

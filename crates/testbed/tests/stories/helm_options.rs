@@ -469,8 +469,7 @@ async fn values_and_objects_are_checked_unless_told_otherwise(cluster: &Cluster)
         })
         .await;
     assert_eq!(ready(&object).1, "InstallFailed");
-    let neither = json!({ "disableSchemaValidation": true, "disableOpenAPIValidation": true });
-    flux.apply(&HELM_RELEASE, "web", with(neither, "too long")).await;
+    publish(&flux, "app", &chart("1.0.1").file("values.schema.json", schema)).await;
     flux.ready(&HELM_RELEASE, "web").await;
     assert_eq!(value_of(cluster, &flux, "web", "value").await, "too long");
 }
