@@ -5,8 +5,8 @@
 
 pub mod artifact;
 pub mod helm;
-pub mod image;
 pub mod identity;
+pub mod image;
 pub mod kustomize;
 pub mod manager;
 pub mod notification;

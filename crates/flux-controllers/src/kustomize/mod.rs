@@ -86,7 +86,7 @@ impl Memory {
         Self {
             verified_macs: Mutex::default(),
             reported_macs: Mutex::default(),
-            remote_clusters: kubeconfig::Clusters::default(),
+            remote_clusters: crate::identity::Clusters::default(),
             remote_bases: remote_bases::Fetched::default(),
             waiting: handover::Waiting::default(),
             claims: handover::Claims::default(),
