@@ -112,8 +112,9 @@ fn all(composed: &Composed) -> String {
         composed.values.as_map().iter().rev().map(|(key, value)| (vec![key.clone()], value)).collect();
     while let Some((path, value)) = waiting.pop() {
         if let Some(map) = value.as_object().filter(|map| !map.is_empty()) {
-            waiting
-                .extend(map.iter().rev().map(|(key, value)| ([&path[..], &[key.clone()]].concat(), value)));
+            waiting.extend(
+                map.iter().rev().map(|(key, value)| ([&path[..], std::slice::from_ref(key)].concat(), value)),
+            );
             continue;
         }
         if rows.len() == MOST {

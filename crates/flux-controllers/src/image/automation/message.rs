@@ -350,7 +350,7 @@ mod tests {
     fn everything_of_upstreams_data_can_be_reached() {
         for (template, expected) in [
             ("{{ .AutomationObject.Namespace }}-{{ .AutomationObject.Name }}", "flux-auto"),
-            ("{{ .Values.cluster | upper }}{{ .Values.none }}", "PROD"),
+            ("{{ .Values.cluster | upper }}{{ .Values.none }}", "PROD<no value>"),
             ("{{ len .Changed.FileChanges }} {{ len .Changed.Objects }} {{ len .Changed.Changes }}", "2 2 2"),
             (
                 "{{ range .Changed.Changes }}{{ .Setter }}={{ .NewValue }};{{ end }}",

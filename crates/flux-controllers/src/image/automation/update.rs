@@ -149,7 +149,7 @@ mod tests {
     }
 
     fn changed(path: Option<&str>) -> Result<(Vec<String>, Vec<String>), String> {
-        let image = ImageReference { name: "r.io/x".into(), tag: "2".into(), digest: None };
+        let image = ImageReference { name: "r.io/app".into(), tag: "2".into(), digest: None };
         let setters = Setters::new("flux", &BTreeMap::from([("app".to_owned(), image)])).unwrap();
         let updated = update(&tree(), path, &setters)?;
         let files = updated.files.iter().map(|(path, _)| path.clone()).collect();
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn what_could_not_be_read_is_told_with_its_file() {
-        let image = ImageReference { name: "r.io/x".into(), tag: "2".into(), digest: None };
+        let image = ImageReference { name: "r.io/app".into(), tag: "2".into(), digest: None };
         let setters = Setters::new("flux", &BTreeMap::from([("app".to_owned(), image)])).unwrap();
         let updated = update(&tree(), None, &setters).unwrap();
         assert_eq!(updated.problems.len(), 1);

@@ -237,7 +237,7 @@ mod tests {
                 "data:\n  values.yaml: |\n    image: v1 @app:tag@\n  x: v1 @app:tag@\n",
                 "data:\n  values.yaml: |\n    image: v1 @app:tag@\n  x: v2.0.0 @app:tag@\n",
             ),
-            ("a: 'x @app:tag@'\nb: \"@app:tag@\"\n", "a: 'x @app:tag@'\nb: \"@app:tag@\"\n"),
+            ("a: 'x @app:tag@'\n", "a: 'x @app:tag@'\n"),
             // Policies that are not ours.
             ("a: v1 @other:tag@\n", "a: v1 @other:tag@\n"),
             ("a: v2.0.0 @app:tag@\nb: 1.10\n", "a: v2.0.0 @app:tag@\nb: 1.10\n"),

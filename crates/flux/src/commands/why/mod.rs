@@ -8,7 +8,7 @@ mod links;
 
 use std::collections::BTreeSet;
 
-use flux_apply::{Cluster, ObjectId};
+use flux_apply::Cluster;
 use jiff::Timestamp;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use serde_json::Value;
@@ -53,8 +53,8 @@ pub(crate) async fn run(run: &Invocation) -> Result<(), CliError> {
             output::data(&out)?;
             Err(fail!("{problem}"))
         }
-        End::Missing { by, how, id } => {
-            out.push_str(&format!("\n✗ {by} {how} {id}, which does not exist\n"));
+        End::Missing(problem) => {
+            out.push_str(&format!("\n✗ {problem}\n"));
             output::data(&out)?;
             Err(CliError::quiet(1))
         }
@@ -147,7 +147,8 @@ async fn by_name(run: &Invocation, session: &Session, name: &str) -> Result<Valu
 /// Where a walk ended.
 enum End {
     Well,
-    Missing { by: ObjectId, how: &'static str, id: ObjectId },
+    /// Who needs what is not there.
+    Missing(String),
     Broken(Box<Value>),
     Unreadable(String),
 }
@@ -181,8 +182,9 @@ async fn follow(session: &Session, start: Value) -> Found {
                     }
                 }
                 Ok(None) => {
-                    let by = links::id(&current);
-                    return Found { trail, end: End::Missing { by, how: how.as_str(), id } };
+                    let (by, how) = (links::id(&current), how.as_str());
+                    let problem = format!("{by} {how} {id}, which does not exist");
+                    return Found { trail, end: End::Missing(problem) };
                 }
                 Err(error) => {
                     return Found { trail, end: End::Unreadable(format!("{id} cannot be read: {error}")) };
