@@ -1,6 +1,6 @@
 //! Stories: tests that take a [`Cluster`] and run unchanged on each kind of it.
 //!
-//! ```ignore
+//! ```text
 //! async fn a_deployment_becomes_ready(cluster: &Cluster) -> anyhow::Result<()> { … }
 //!
 //! testbed::stories! { a_deployment_becomes_ready }
