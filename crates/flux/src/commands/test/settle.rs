@@ -13,10 +13,10 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Nothing has changed for this long, and everybody has a verdict. A dependency that becomes ready wakes its dependents
 /// at once, so a longer silence brings no news.
 const QUIET: Duration = Duration::from_millis(400);
-/// Nothing has changed for this long although somebody still waits: for something that will not come.
+/// Nothing has changed for this long although somebody still waits: for something that failed, and will not come.
 const STUCK: Duration = Duration::from_millis(2_500);
 
-/// As above, where a release is being installed: charts take a while to render, and what they bring to be written.
+/// As above, where nothing that failed explains the waiting: a chart is rendered, or the machine has other work to do.
 const BUSY: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,11 +61,15 @@ pub(super) async fn wait(client: &Client, limit: Duration) -> Result<(Vec<Seen>,
     }
 }
 
-/// Whether a release is being installed or upgraded.
+/// Whether somebody waits and nothing that failed explains it: then it is at work, on a machine that may be slow.
 fn is_busy(objects: &[Seen]) -> bool {
-    objects.iter().any(|one| {
-        one.kind == "HelmRelease" && one.verdict == Verdict::Waiting && one.reason == "Progressing"
-    })
+    let failed_below = |waiting: &Seen| {
+        let id = waiting.id();
+        objects
+            .iter()
+            .any(|one| one.verdict == Verdict::Failed && one.owner().as_deref() == Some(id.as_str()))
+    };
+    objects.iter().any(|one| one.verdict == Verdict::Waiting && !failed_below(one))
 }
 
 /// Changes with every write to the cluster, whatever is written.
@@ -73,4 +77,33 @@ async fn store_revision(client: &Client) -> Result<Option<String>> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let list = namespaces.list_metadata(&ListParams::default().limit(1)).await?;
     Ok(list.metadata.resource_version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn seen(name: &str, verdict: Verdict, owner: &str) -> Seen {
+        let labels = json!({
+            "kustomize.toolkit.fluxcd.io/name": owner, "kustomize.toolkit.fluxcd.io/namespace": "n",
+        });
+        Seen {
+            kind: "Kustomization".to_owned(),
+            namespace: "n".to_owned(),
+            name: name.to_owned(),
+            verdict,
+            reason: String::new(),
+            message: String::new(),
+            object: json!({ "metadata": { "labels": labels } }),
+        }
+    }
+
+    #[test]
+    fn only_a_failure_below_explains_why_somebody_waits() {
+        let apps = seen("apps", Verdict::Waiting, "flux-system");
+        assert!(is_busy(&[apps.clone(), seen("web", Verdict::Ready, "apps")]));
+        assert!(is_busy(&[apps.clone(), seen("web", Verdict::Failed, "other")]));
+        assert!(!is_busy(&[apps, seen("web", Verdict::Failed, "apps")]));
+    }
 }
