@@ -70,7 +70,8 @@ fn marks(object: &Value) -> Value {
     Value::Object(Map::from_iter([("metadata".to_owned(), Value::Object(metadata))]))
 }
 
-fn body(object: &Value) -> Value {
+/// What an object is beside its metadata and status.
+pub fn body(object: &Value) -> Value {
     let mut rest = object.clone();
     if let Some(fields) = rest.as_object_mut() {
         fields.remove("metadata");
@@ -100,7 +101,7 @@ fn read(entry: &Value) -> Author {
 }
 
 /// The manager, other than ours, that owns a field or something around or in it; the latest of several.
-fn author(live: &Value, path: &str, manager: &str) -> Option<Author> {
+pub fn author(live: &Value, path: &str, manager: &str) -> Option<Author> {
     let steps: Vec<String> =
         path.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
     let others = entries(live).filter(|entry| text(entry, "manager") != manager);

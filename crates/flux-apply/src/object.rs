@@ -3,6 +3,7 @@
 use std::fmt;
 
 use flux_api::inventory;
+use flux_api::kinds::Kind;
 use serde_json::Value;
 
 /// Group, version, kind, namespace and name of an object: an inventory id with the version to reach it by. Cluster-scoped objects have no namespace.
@@ -16,6 +17,17 @@ pub struct ObjectId {
 }
 
 impl ObjectId {
+    /// The id of an object of Flux.
+    pub fn of_kind(kind: &Kind, namespace: &str, name: &str) -> Self {
+        Self {
+            group: kind.group.to_owned(),
+            version: kind.version.to_owned(),
+            kind: kind.kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
     /// Reads the id of a manifest; `None` without apiVersion, kind and name.
     pub fn of(manifest: &Value) -> Option<Self> {
         let text =

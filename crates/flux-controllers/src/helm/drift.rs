@@ -5,7 +5,7 @@ use flux_api::names::{DISABLED, HELM_DRIFT_DETECTION};
 use flux_apply::apply::Cause;
 use flux_apply::ignore::without;
 use flux_apply::order::apply_order;
-use flux_apply::{IgnoreRules, ObjectId};
+use flux_apply::{IgnoreRules, ObjectId, authors};
 use helm::plan::{Object, objects_of, own};
 use helm::release::Release;
 use json_patch::PatchOperation;
@@ -158,7 +158,7 @@ fn difference(live: &Value, wanted: &Value, ignored: &[&str]) -> json_patch::Pat
         .into_iter()
         .filter(|one| matches!(one, PatchOperation::Add(_) | PatchOperation::Replace(_)))
         .collect();
-    operations.extend(json_patch::diff(&body(&live), &body(&wanted)).0);
+    operations.extend(json_patch::diff(&authors::body(&live), &authors::body(&wanted)).0);
     json_patch::Patch(operations)
 }
 
@@ -172,26 +172,17 @@ fn marks(object: &Value) -> Value {
     Value::Object(Map::from_iter([("metadata".to_owned(), Value::Object(metadata))]))
 }
 
-fn body(object: &Value) -> Value {
-    let mut rest = object.clone();
-    if let Some(fields) = rest.as_object_mut() {
-        fields.remove("metadata");
-        fields.remove("status");
-    }
-    rest
-}
-
 /// Which fields are meant and who set them. Values are never told.
 fn authored(patch: &json_patch::Patch, live: &Value) -> Vec<String> {
     let paths: Vec<String> = patch.0.iter().map(|one| one.path().to_string()).collect();
     let mut lines: Vec<String> = paths
         .iter()
         .take(MOST_FIELDS)
-        .map(|path| match author(live, path) {
-            Some(author) if author.is_autoscaler(path) => format!(
+        .map(|path| match authors::author(live, path, MANAGER) {
+            Some(author) if author.is_autoscaler && path == "/spec/replicas" => format!(
                 "{path} set by an autoscaler: leave the field out of the chart's values, or add it to spec.driftDetection.ignore"
             ),
-            Some(author) => format!("{path} set by {}", author.0),
+            Some(author) => format!("{path} set by {}", author.manager),
             None => path.clone(),
         })
         .collect();
@@ -199,45 +190,6 @@ fn authored(patch: &json_patch::Patch, live: &Value) -> Vec<String> {
         lines.push(format!("and {} more", paths.len() - MOST_FIELDS));
     }
     lines
-}
-
-struct Author(String, bool);
-
-impl Author {
-    fn is_autoscaler(&self, path: &str) -> bool {
-        path == "/spec/replicas" && self.1
-    }
-}
-
-/// The manager, other than this one, that owns a field or something in it. Elements of lists are not told apart.
-fn author(live: &Value, path: &str) -> Option<Author> {
-    let entries = live.pointer("/metadata/managedFields")?.as_array()?;
-    let steps: Vec<String> = path
-        .split('/')
-        .skip(1)
-        .map(|step| format!("f:{}", step.replace("~1", "/").replace("~0", "~")))
-        .collect();
-    let text =
-        |entry: &Value, key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let others = entries.iter().filter(|entry| text(entry, "manager") != MANAGER);
-    let owners = others.filter(|entry| {
-        let mut at = entry.get("fieldsV1");
-        for (depth, step) in steps.iter().enumerate() {
-            match at.and_then(|fields| fields.get(step)) {
-                Some(inner) => at = Some(inner),
-                // Into a list, whose elements have names of their own.
-                None => {
-                    return depth > 1
-                        && at.and_then(Value::as_object).is_some_and(|fields| {
-                            fields.keys().any(|key| key.starts_with("k:") || key.starts_with("v:"))
-                        });
-                }
-            }
-        }
-        true
-    });
-    let latest = owners.max_by_key(|entry| text(entry, "time"))?;
-    Some(Author(text(latest, "manager"), text(latest, "subresource") == "scale"))
 }
 
 /// Creates what is missing and patches what was changed. No release is made of it.

@@ -51,6 +51,13 @@ pub struct Incident {
     pub folded: BTreeSet<String>,
 }
 
+#[cfg(test)]
+impl Incident {
+    pub fn at(phase: Phase) -> Self {
+        Self { phase, fingerprint: "f00".to_owned(), since: 0, repeated: 0, folded: Default::default() }
+    }
+}
+
 /// What to do about an event.
 #[derive(Debug, PartialEq)]
 pub enum Verdict {

@@ -43,7 +43,7 @@ pub(crate) async fn run(run: &Invocation) -> Result<(), CliError> {
             above: BTreeSet::new(),
         };
         let below = walk.kustomization(&kustomization).await?;
-        Node { object: id(&api::KUSTOMIZATION, kinds::namespace(&kustomization), name), below }
+        Node { object: ObjectId::of_kind(&api::KUSTOMIZATION, kinds::namespace(&kustomization), name), below }
     };
     output::data(&match run.text("output") {
         "json" => format!("{}\n", go_json(&tree, 0)),
@@ -52,23 +52,14 @@ pub(crate) async fn run(run: &Invocation) -> Result<(), CliError> {
     })
 }
 
-fn id(kind: &api::Kind, namespace: &str, name: &str) -> ObjectId {
-    ObjectId {
-        group: kind.group.to_owned(),
-        version: kind.version.to_owned(),
-        kind: kind.kind.to_owned(),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    }
-}
-
 fn generated(generator: &Value) -> Node {
     let entries = generator.pointer("/status/inventory").and_then(Value::as_array);
     let below = entries.into_iter().flatten().map(|entry| Node {
-        object: id(&api::EXTERNAL_ARTIFACT, text(entry, "/namespace"), text(entry, "/name")),
+        object: ObjectId::of_kind(&api::EXTERNAL_ARTIFACT, text(entry, "/namespace"), text(entry, "/name")),
         below: Vec::new(),
     });
-    let object = id(&api::ARTIFACT_GENERATOR, kinds::namespace(generator), kinds::name(generator));
+    let object =
+        ObjectId::of_kind(&api::ARTIFACT_GENERATOR, kinds::namespace(generator), kinds::name(generator));
     Node { object, below: below.collect() }
 }
 
@@ -82,7 +73,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     async fn kustomization(&mut self, object: &Value) -> Result<Vec<Node>, CliError> {
-        let own = id(&api::KUSTOMIZATION, kinds::namespace(object), kinds::name(object));
+        let own = ObjectId::of_kind(&api::KUSTOMIZATION, kinds::namespace(object), kinds::name(object));
         if !self.above.insert(own.clone()) {
             return Ok(Vec::new());
         }

@@ -120,16 +120,9 @@ mod tests {
     #[test]
     fn an_incident_keeps_its_labels_until_it_is_over() {
         let mut settings = settings(ProviderType::AlertManager, "https://am.example.com/");
-        let incident = |phase| Incident {
-            phase,
-            fingerprint: "f00".to_owned(),
-            since: 0,
-            repeated: 0,
-            folded: Default::default(),
-        };
-        settings.incident = Some(incident(Phase::Started));
+        settings.incident = Some(Incident::at(Phase::Started));
         let start = requests(&failed(), &settings)[0].body_json()[0].clone();
-        settings.incident = Some(incident(Phase::Resolved));
+        settings.incident = Some(Incident::at(Phase::Resolved));
         let end = requests(&crate::notification::event::example(), &settings)[0].body_json()[0].clone();
         assert_eq!(start["labels"], end["labels"]);
         assert_eq!(

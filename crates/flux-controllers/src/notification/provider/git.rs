@@ -2,6 +2,7 @@
 //! and its comment are put.
 
 use flux_api::names::EventMetadata;
+use serde_json::Value;
 use url::Url;
 
 use super::markdown;
@@ -173,8 +174,18 @@ impl Comment {
     }
 }
 
+impl Comment {
+    /// The one we wrote before, among those of a change request; who wrote a comment is for the service to say.
+    pub(super) fn find(&self, comments: &[Value], is_author: impl Fn(&Value) -> bool) -> Option<u64> {
+        let is_ours = |known: &&Value| {
+            is_author(known) && known["body"].as_str().is_some_and(|body| body.contains(&self.marker))
+        };
+        comments.iter().find(is_ours).and_then(|known| known["id"].as_u64())
+    }
+}
+
 /// The list in an answer.
-pub(super) fn list(service: &'static str, answer: &[u8]) -> Result<Vec<serde_json::Value>, Error> {
+pub(super) fn list(service: &'static str, answer: &[u8]) -> Result<Vec<Value>, Error> {
     if answer.is_empty() {
         return Ok(Vec::new());
     }

@@ -1,7 +1,7 @@
 //! Gitea: the status of a commit (pending while something is under way), a comment on a pull request.
 
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 use url::Url;
 
 use super::git::{Comment, Repository, State, Status, list, text, token};
@@ -71,13 +71,10 @@ fn find(api: Api, comment: Comment, login: String) -> Result<Step, Error> {
     let mut url = api.at(&["issues", &number, "comments"]);
     url.set_query(Some("limit=100&page=1"));
     Ok(Step::then(api.sign(Request::get(url))?, move |answer| {
-        let is_ours = |known: &&Value| {
-            known["user"]["login"] == login.as_str()
-                && known["body"].as_str().is_some_and(|body| body.contains(&comment.marker))
-        };
         let comments = list(SERVICE, answer)?;
+        let ours = comment.find(&comments, |known| known["user"]["login"] == login.as_str());
         let body = json!({ "body": comment.body });
-        let request = match comments.iter().find(is_ours).and_then(|known| known["id"].as_u64()) {
+        let request = match ours {
             Some(id) => Request::json(Method::PATCH, api.at(&["issues", "comments", &id.to_string()]), &body),
             None => Request::post(api.at(&["issues", &number, "comments"]), &body),
         };
@@ -92,6 +89,7 @@ mod tests {
     use crate::notification::provider::plan;
     use crate::notification::provider::tests::problem;
     use flux_api::notification::ProviderType;
+    use serde_json::Value;
 
     fn next(step: Step, answer: &Value) -> Vec<Step> {
         step.then.unwrap()(answer.to_string().as_bytes()).unwrap()

@@ -95,13 +95,11 @@ fn find(api: Api, comment: Comment, login: Option<String>) -> Result<Step, Error
     let mut url = api.at(&["issues", &number, "comments"]);
     url.set_query(Some("sort=created&direction=asc&per_page=100"));
     Ok(Step::then(api.sign(Request::get(url))?, move |answer| {
-        let is_ours = |known: &&Value| {
-            let by = known["user"]["login"].as_str().unwrap_or_default();
-            let author = login.as_deref().map_or_else(|| by.ends_with("[bot]"), |login| by == login);
-            author && known["body"].as_str().is_some_and(|body| body.contains(&comment.marker))
-        };
         let comments = list(SERVICE, answer)?;
-        let ours = comments.iter().find(is_ours).and_then(|known| known["id"].as_u64());
+        let ours = comment.find(&comments, |known| {
+            let by = known["user"]["login"].as_str().unwrap_or_default();
+            login.as_deref().map_or_else(|| by.ends_with("[bot]"), |login| by == login)
+        });
         let body = json!({ "body": comment.body });
         let request = match ours {
             Some(id) => Request::json(Method::PATCH, api.at(&["issues", "comments", &id.to_string()]), &body),

@@ -70,13 +70,10 @@ fn find(api: Api, comment: Comment, username: String) -> Result<Step, Error> {
     let mut url = api.at(&["merge_requests", &number, "notes"]);
     url.set_query(Some("sort=asc&order_by=created_at&per_page=100"));
     Ok(Step::then(api.sign(Request::get(url))?, move |answer| {
-        let is_ours = |known: &&Value| {
-            known["author"]["username"] == username.as_str()
-                && known["body"].as_str().is_some_and(|body| body.contains(&comment.marker))
-        };
         let notes = list(SERVICE, answer)?;
+        let ours = comment.find(&notes, |known| known["author"]["username"] == username.as_str());
         let body = json!({ "body": comment.body });
-        let request = match notes.iter().find(is_ours).and_then(|known| known["id"].as_u64()) {
+        let request = match ours {
             Some(id) => {
                 let url = api.at(&["merge_requests", &number, "notes", &id.to_string()]);
                 Request::json(Method::PUT, url, &body)

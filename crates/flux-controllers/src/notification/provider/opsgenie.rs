@@ -74,16 +74,9 @@ mod tests {
         use crate::notification::incident::Incident;
         let mut settings = settings(ProviderType::Opsgenie, "https://api.opsgenie.com/v2/alerts");
         settings.token = "key".to_owned().into();
-        let incident = |phase| Incident {
-            phase,
-            fingerprint: "f00".to_owned(),
-            since: 0,
-            repeated: 0,
-            folded: Default::default(),
-        };
-        settings.incident = Some(incident(Phase::Started));
+        settings.incident = Some(Incident::at(Phase::Started));
         assert_eq!(requests(&failed(), &settings)[0].body_json()["alias"], "f00");
-        settings.incident = Some(incident(Phase::Resolved));
+        settings.incident = Some(Incident::at(Phase::Resolved));
         let sent = &requests(&failed(), &settings)[0];
         assert_eq!(sent.line(), "POST https://api.opsgenie.com/v2/alerts/f00/close?identifierType=alias");
         assert_eq!(sent.body_json(), json!({ "note": "message" }));

@@ -52,7 +52,7 @@ pub(super) fn needs(object: &Value) -> Vec<(How, ObjectId)> {
     for kind in [&kinds::HELM_RELEASE, &kinds::KUSTOMIZATION] {
         let name = label(kind.group, "name");
         if !name.is_empty() {
-            found.push((How::AppliedBy, of_flux(kind, &label(kind.group, "namespace"), &name)));
+            found.push((How::AppliedBy, ObjectId::of_kind(kind, &label(kind.group, "namespace"), &name)));
             break;
         }
     }
@@ -61,7 +61,7 @@ pub(super) fn needs(object: &Value) -> Vec<(How, ObjectId)> {
         let kind = or(text(dependency, "/kind"), &own.kind);
         if let Some(kind) = kinds::by_kind(kind) {
             let place = or(text(dependency, "/namespace"), &own.namespace);
-            found.push((How::DependsOn, of_flux(kind, place, text(dependency, "/name"))));
+            found.push((How::DependsOn, ObjectId::of_kind(kind, place, text(dependency, "/name"))));
         }
     }
     found.retain(|(_, id)| *id != own && !id.name.is_empty());
@@ -72,13 +72,13 @@ fn sources(object: &Value, own: &ObjectId) -> Vec<ObjectId> {
     let mut found = Vec::new();
     // The HelmChart that a release made knows its repository itself.
     if let Some((place, name)) = text(object, "/status/helmChart").split_once('/') {
-        found.push(of_flux(&kinds::HELM_CHART, place, name));
+        found.push(ObjectId::of_kind(&kinds::HELM_CHART, place, name));
     }
     for place in ["/spec/sourceRef", "/spec/chartRef", "/spec/chart/spec/sourceRef"] {
         let Some(reference) = object.pointer(place) else { continue };
         if let Some(kind) = kinds::by_kind(text(reference, "/kind")) {
             let namespace = or(text(reference, "/namespace"), &own.namespace);
-            found.push(of_flux(kind, namespace, text(reference, "/name")));
+            found.push(ObjectId::of_kind(kind, namespace, text(reference, "/name")));
         }
     }
     found
@@ -131,16 +131,6 @@ pub(super) fn state(object: &Value, now: i64) -> State {
     match health.status {
         flux_apply::health::Status::Current => State::Well(health.message),
         status => broken(status.as_str(), &health.message),
-    }
-}
-
-fn of_flux(kind: &kinds::Kind, namespace: &str, name: &str) -> ObjectId {
-    ObjectId {
-        group: kind.group.to_owned(),
-        version: kind.version.to_owned(),
-        kind: kind.kind.to_owned(),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
     }
 }
 
