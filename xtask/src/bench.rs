@@ -8,6 +8,7 @@ mod helmreleases;
 mod images;
 mod kustomizations;
 mod kustomize;
+mod sources;
 
 use std::path::{Path, PathBuf};
 
@@ -26,15 +27,14 @@ pub struct Input {
     arguments: Vec<&'static str>,
 }
 
-pub fn run(name: &str) -> Result<()> {
-    if name == "kustomizations" {
-        return kustomizations::run();
-    }
-    if name == "images" {
-        return images::run();
-    }
-    if name == "helmreleases" {
-        return helmreleases::run();
+pub fn run(name: &str, rest: &[&str]) -> Result<()> {
+    match (name, rest) {
+        ("sources", rest) => return sources::run(rest),
+        ("kustomizations", []) => return kustomizations::run(),
+        ("helmreleases", []) => return helmreleases::run(),
+        ("images", []) => return images::run(),
+        (_, []) => {}
+        (_, rest) => bail!("bench {name} takes no {}", rest.join(" ")),
     }
     let folder = cargo::target_folder()?.join("bench").join(name);
     if folder.exists() {
@@ -48,7 +48,7 @@ pub fn run(name: &str) -> Result<()> {
         "kustomize" => kustomize::inputs(&folder)?,
         "helm" => helm::inputs(&folder)?,
         _ => bail!(
-            "no bench is called {name}; there are apiserver, kustomize, helm, kustomizations, helmreleases and images"
+            "no bench is called {name}; there are apiserver, kustomize, helm, kustomizations, helmreleases, images and sources"
         ),
     };
     let ours = our_example(name)?;

@@ -27,7 +27,9 @@ const USAGE: &str = "usage: cargo xtask <task>
   corpus [CRATE]            the sets in ../shared (or $FLUX_SHARED): passed, failed, skipped, and each failure
   baseline TOOL             ask the real tool for the expected answers of crates/*/tests/cases again
   bench NAME                ours beside the real tool, in one run (kustomize, helm, kustomizations,
-                            helmreleases), or under load (apiserver)
+                            helmreleases, images, sources [--small] [--without-upstream]
+                            [git oci charts large index]),
+                            or under load (apiserver)
   crds                      write manifests/crds from flux-api
   checklist [--write]       every line of docs/compatibility/*.md has an id and names tests that run
   docs                      write docs/reference from the code; links in Markdown and rustdoc are whole
@@ -53,7 +55,7 @@ fn run(arguments: &[&str]) -> Result<()> {
         ["corpus"] => corpus::run(None),
         ["corpus", package] => corpus::run(Some(package)),
         ["baseline", tool] => baseline::run(tool),
-        ["bench", name] => bench::run(name),
+        ["bench", name, rest @ ..] => bench::run(name, rest),
         ["crds"] => crds::run(),
         ["checklist"] => checklist::run(checklist::Ids::Check),
         ["checklist", "--write"] => checklist::run(checklist::Ids::Assign),

@@ -32,6 +32,7 @@ use crate::reconcile::run::{Pace, Shard, Work, listen_to_own};
 use crate::reconcile::throttle::{Limits, bounded};
 use crate::reconcile::{Cache, Events, FeatureGates, Queue, Reconcile, Selector, run, state_metrics};
 use crate::source::bucket::Buckets;
+use crate::source::cloud::CloudIdentity;
 use crate::source::git_repository::{self, GitRepositories};
 use crate::source::helm_chart::{self, HelmCharts};
 use crate::source::helm_repository::HelmRepositories;
@@ -282,6 +283,11 @@ impl Manager {
         let events = start_events(&self.client, controller, events_addr, &self.metrics);
         match controller {
             Controller::Source => {
+                let of = &options.source;
+                let cached = (of.token_cache_max_size, of.token_cache_max_duration);
+                let identity = self.cloud_identity(cached, of.default_service_account.as_deref(), &tuning);
+                let tokens = identity.cloud.clone();
+                self.metrics.collect(move |page| metrics::tell_of_tokens(page, tokens.counts()));
                 let ctx = Arc::new(source::Context {
                     client: self.client.clone(),
                     cache: self.cache.clone(),
@@ -290,12 +296,8 @@ impl Manager {
                     object_cache: options.storage_path.join(".git-objects"),
                     jitter_percent: tuning.jitter_percent,
                     options: options.source.clone(),
-                    object_level_workload_identity: tuning.gates.is("ObjectLevelWorkloadIdentity"),
-                    cloud: flux_remote::cloud::Cloud::new(
-                        flux_remote::cloud::Environment::of_this_process(),
-                        options.source.token_cache_max_size,
-                        options.source.token_cache_max_duration,
-                    ),
+                    identity,
+                    metrics: self.metrics.clone(),
                     indexes: Default::default(),
                     depot: options.depot.clone(),
                 });
@@ -384,6 +386,23 @@ impl Manager {
         Some(format!("http://{address}/"))
     }
 
+    /// Who a controller is at clouds, with a cache of so many tokens for so long.
+    fn cloud_identity(
+        &self,
+        (cached, longest): (usize, Duration),
+        default_service_account: Option<&str>,
+        tuning: &Tuning,
+    ) -> CloudIdentity {
+        let environment = flux_remote::cloud::Environment::of_this_process();
+        CloudIdentity {
+            client: self.client.clone(),
+            cloud: Arc::new(flux_remote::cloud::Cloud::new(environment, cached, longest)),
+            default_service_account: default_service_account.map(str::to_owned),
+            object_level: tuning.gates.is("ObjectLevelWorkloadIdentity"),
+            metrics: self.metrics.clone(),
+        }
+    }
+
     fn reflect_images(&mut self, events: Events, tuning: &Tuning, options: &ManagerOptions) {
         let checksum = match tuning.gates.is("FluxStorage") {
             true => Checksum::Sha256,
@@ -402,12 +421,11 @@ impl Manager {
             events,
             tags,
             hosts: image::hosts::Hosts::new(tuning.concurrent),
-            cloud: flux_remote::cloud::Cloud::new(
-                flux_remote::cloud::Environment::of_this_process(),
-                reflector.token_cache_max_size,
-                reflector.token_cache_max_duration,
+            identity: self.cloud_identity(
+                (reflector.token_cache_max_size, reflector.token_cache_max_duration),
+                reflector.default_service_account.as_deref(),
+                tuning,
             ),
-            object_level_workload_identity: tuning.gates.is("ObjectLevelWorkloadIdentity"),
             options: reflector,
         });
         self.work(Arc::new(Images(ImageRepositories { ctx: ctx.clone() })), tuning);
@@ -421,11 +439,13 @@ impl Manager {
             key_exchange: automation.ssh_kex_algos.clone(),
             host_keys: automation.ssh_hostkey_algos.clone(),
         };
+        let cached = (automation.token_cache_max_size, automation.token_cache_max_duration);
+        let identity = self.cloud_identity(cached, automation.default_service_account.as_deref(), tuning);
         let automations = ImageUpdateAutomations {
             client: self.client.clone(),
             cache: self.cache.clone(),
             events,
-            connector: git_repository::Connector::new(self.client.clone(), algorithms),
+            connector: git_repository::Connector::new(identity, algorithms),
             folder: options.storage_path.join(".image-automation"),
             force_push_branch: tuning.gates.is("GitForcePushBranch"),
             all_branch_references: tuning.gates.is("GitAllBranchReferences"),

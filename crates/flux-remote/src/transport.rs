@@ -25,6 +25,13 @@ pub struct Transport {
     pub no_redirects: bool,
 }
 
+/// Who keeps the time.
+#[derive(Clone, Copy)]
+enum Manner {
+    Usual,
+    Patient,
+}
+
 #[derive(Clone)]
 pub struct Proxy {
     pub address: String,
@@ -46,14 +53,23 @@ pub enum Error {
 impl Transport {
     /// A client, new or shared with everybody who asked for the same.
     pub fn client(&self) -> Result<reqwest::Client, Error> {
+        self.shared(Manner::Usual)
+    }
+
+    /// For those who keep the time themselves: a Git server may think about a large pack for as long as they wait.
+    pub fn patient_client(&self) -> Result<reqwest::Client, Error> {
+        self.shared(Manner::Patient)
+    }
+
+    fn shared(&self, manner: Manner) -> Result<reqwest::Client, Error> {
         static CLIENTS: LazyLock<Mutex<HashMap<[u8; 32], reqwest::Client>>> = LazyLock::new(Mutex::default);
         // A client's connections belong to the runtime they were made in.
         let runtime = tokio::runtime::Handle::try_current().map(|handle| format!("{:?}", handle.id())).ok();
-        let id = self.id(runtime.as_deref().unwrap_or_default());
+        let id = self.id(runtime.as_deref().unwrap_or_default(), manner);
         if let Some(client) = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner).get(&id) {
             return Ok(client.clone());
         }
-        let client = self.build()?;
+        let client = self.build(manner)?;
         let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
         if clients.len() >= KEPT {
             clients.clear();
@@ -62,15 +78,17 @@ impl Transport {
         Ok(client)
     }
 
-    fn build(&self) -> Result<reqwest::Client, Error> {
+    fn build(&self, manner: Manner) -> Result<reqwest::Client, Error> {
         // Bytes are compared with digests, so nobody may unpack them on the way.
         let mut builder = reqwest::Client::builder()
             .user_agent("flux/v2")
             .no_gzip()
             .connect_timeout(std::time::Duration::from_secs(30))
-            // Between two pieces of an answer; a remote that says nothing for so long is gone.
-            .read_timeout(std::time::Duration::from_secs(60))
             .pool_max_idle_per_host(4);
+        if let Manner::Usual = manner {
+            // Between two pieces of an answer; a remote that says nothing for so long is gone.
+            builder = builder.read_timeout(std::time::Duration::from_secs(60));
+        }
         if let Some(ca) = &self.ca {
             let bundle =
                 reqwest::Certificate::from_pem_bundle(ca).map_err(|error| Error::Ca(error.to_string()))?;
@@ -95,7 +113,7 @@ impl Transport {
         builder.build().map_err(|error| Error::Client(error.without_url().to_string()))
     }
 
-    fn id(&self, runtime: &str) -> [u8; 32] {
+    fn id(&self, runtime: &str, manner: Manner) -> [u8; 32] {
         let mut hash = Sha256::new();
         let mut field = |bytes: &[u8]| {
             hash.update((bytes.len() as u64).to_le_bytes());
@@ -111,7 +129,7 @@ impl Transport {
                 field(password.expose().as_bytes());
             }
         }
-        field(&[u8::from(self.skip_verify), u8::from(self.no_redirects)]);
+        field(&[u8::from(self.skip_verify), u8::from(self.no_redirects), manner as u8]);
         hash.finalize().into()
     }
 }

@@ -12,7 +12,7 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use flux_api::secret::SecretString;
-use flux_remote::cloud::{Account, Cloud, Environment, Error, Provider};
+use flux_remote::cloud::{Account, CacheEvent, Cloud, Environment, Error, GitLogin, Provider};
 use flux_remote::oci::{Credentials, Repository};
 use flux_remote::transport::Transport;
 use http::{Request, StatusCode};
@@ -222,4 +222,43 @@ async fn other_registries_and_refusals_are_reported_without_a_token() {
         matches!(error, Error::Refused { status: 403, .. }) && !error.to_string().contains("canary"),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn accounts_log_in_to_the_git_hosts_of_clouds() {
+    let granted = r#"{"access_token":"devops","expires_in":3600}"#.to_owned();
+    let (server, log) = clouds(vec![("/sts", assumed()), ("/entra", granted)]);
+    let cloud = cloud(&server, &[]);
+    let url = |text: &str| url::Url::parse(text).unwrap();
+    let now: jiff::Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
+    let azure = account(&[
+        ("azure.workload.identity/tenant-id", "tenant"),
+        ("azure.workload.identity/client-id", "client"),
+    ]);
+    for repository in ["https://dev.azure.com/org/a/_git/a", "https://dev.azure.com/org/b/_git/b"] {
+        let login =
+            cloud.git(Provider::Azure, &url(repository), Some(&azure), &Transport::default(), now).await;
+        let Ok((GitLogin::Bearer(token), _)) = login else { panic!("a token is what it takes") };
+        assert_eq!(token.expose(), "devops");
+    }
+    let asked = log.lock().unwrap().clone();
+    assert_eq!(asked.len(), 1, "one token is good for all repositories");
+    assert!(asked[0].1.contains("499b84ac-1321-427f-aa17-267ca6975798"), "{}", asked[0].1);
+
+    let aws = account(&[("eks.amazonaws.com/role-arn", "arn:aws:iam::012345678901:role/flux")]);
+    let repository = url("https://git-codecommit.eu-west-1.amazonaws.com/v1/repos/fleet");
+    let (login, event) =
+        cloud.git(Provider::Aws, &repository, Some(&aws), &Transport::default(), now).await.unwrap();
+    let GitLogin::Password { username, password } = login else { panic!("a password is what it takes") };
+    assert_eq!((username.expose().as_str(), event), ("AK%ST", CacheEvent::Miss));
+    let signature = password.expose().strip_prefix("20260102T030405Z").unwrap();
+    assert!(signature.len() == 64 && signature.bytes().all(|byte| byte.is_ascii_hexdigit()), "{signature}");
+    for (other, problem) in [
+        ("http://git-codecommit.eu-west-1.amazonaws.com/v1/repos/fleet", "HTTPS"),
+        ("https://git.example.com/fleet", "invalid AWS CodeCommit Git URL"),
+        ("https://git-codecommit.eu-west-1.example.com/fleet", "invalid AWS CodeCommit Git URL"),
+    ] {
+        let error = cloud.git(Provider::Aws, &url(other), Some(&aws), &Transport::default(), now).await;
+        assert!(error.err().unwrap().to_string().contains(problem), "{other}");
+    }
 }

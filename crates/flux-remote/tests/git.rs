@@ -46,35 +46,84 @@ fn files(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
 }
 
-#[tokio::test]
-async fn a_branch_is_fetched_and_a_new_commit_costs_only_its_delta() {
-    let server = GitServer::start().unwrap();
-    let repository = server.create("fleet").unwrap();
-    let large = "x".repeat(200_000);
-    let first = repository.commit("first", &[("apps/a.yaml", "a: 1\n"), ("large.txt", &large)]).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = ObjectStore::open(folder.path()).unwrap();
+/// Text that does not compress to nothing: no pack hides a copy of it.
+fn noise(bytes: usize) -> String {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut text = String::new();
+    while text.len() < bytes {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        text.push_str(&format!("{state:016x}\n"));
+    }
+    text
+}
 
-    let url = server.http_url("fleet");
-    let (revision, found) = fetch(&url, &mut store, &branch("main")).await.unwrap();
-    assert_eq!(revision, format!("main@sha1:{first}"));
-    assert_eq!(found, files(&[("apps/a.yaml", "a: 1\n"), ("large.txt", &large)]));
-
-    let second = repository.commit("second", &[("apps/a.yaml", "a: 2\n")]).unwrap();
-    let mut store = ObjectStore::open(folder.path()).unwrap();
-    let (revision, found) = fetch(&url, &mut store, &branch("main")).await.unwrap();
-    assert_eq!(revision, format!("main@sha1:{second}"));
-    assert_eq!(found["apps/a.yaml"], "a: 2\n");
-    assert_eq!(found["large.txt"], large);
-    let mut packs: Vec<u64> = std::fs::read_dir(folder.path())
+/// The sizes of the packs in a store, smallest first.
+fn packs(folder: &std::path::Path) -> Vec<u64> {
+    let mut packs: Vec<u64> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap())
         .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "pack"))
         .map(|entry| entry.metadata().unwrap().len())
         .collect();
     packs.sort_unstable();
-    assert_eq!(packs.len(), 2);
-    assert!(packs[0] < 1000, "the second pack has {} bytes", packs[0]);
+    packs
+}
+
+#[tokio::test]
+async fn a_branch_is_fetched_and_a_new_commit_costs_only_its_delta() {
+    for old_server in [false, true] {
+        let server = GitServer::start().unwrap();
+        if old_server {
+            server.grow_old();
+        }
+        let repository = server.create("fleet").unwrap();
+        let large = noise(200_000);
+        let first = repository.commit("first", &[("apps/a.yaml", "a: 1\n"), ("large.txt", &large)]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = ObjectStore::open(folder.path()).unwrap();
+
+        let url = server.http_url("fleet");
+        let (revision, found) = fetch(&url, &mut store, &branch("main")).await.unwrap();
+        assert_eq!(revision, format!("main@sha1:{first}"));
+        assert_eq!(found, files(&[("apps/a.yaml", "a: 1\n"), ("large.txt", &large)]));
+
+        let second = repository.commit("second", &[("apps/a.yaml", "a: 2\n")]).unwrap();
+        let mut store = ObjectStore::open(folder.path()).unwrap();
+        let (revision, found) = fetch(&url, &mut store, &branch("main")).await.unwrap();
+        assert_eq!(revision, format!("main@sha1:{second}"));
+        assert_eq!(found, files(&[("apps/a.yaml", "a: 2\n"), ("large.txt", &large)]));
+        let sizes = packs(folder.path());
+        assert_eq!(sizes.len(), 2);
+        assert!(sizes[0] < 1000, "the second pack has {} bytes", sizes[0]);
+    }
+}
+
+#[tokio::test]
+async fn a_pack_that_builds_on_what_is_here_is_completed() {
+    for old_server in [false, true] {
+        let server = GitServer::start().unwrap();
+        if old_server {
+            server.grow_old();
+        }
+        let repository = server.create("fleet").unwrap();
+        let (mut one, mut two) = (noise(100_000), noise(50_000));
+        repository.commit("first", &[("one.txt", &one), ("folder/two.txt", &two)]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let url = server.http_url("fleet");
+        for round in 0..4 {
+            let mut store = ObjectStore::open(folder.path()).unwrap();
+            let (_, found) = fetch(&url, &mut store, &branch("main")).await.unwrap();
+            assert_eq!(found, files(&[("one.txt", &one), ("folder/two.txt", &two)]), "{round}");
+            one.insert_str(500 * round, "one line more\n");
+            two.push_str("and one here\n");
+            repository.commit("next", &[("one.txt", &one), ("folder/two.txt", &two)]).unwrap();
+        }
+        let mut store = ObjectStore::open(folder.path()).unwrap();
+        let (_, found) = fetch(&url, &mut store, &branch("main")).await.unwrap();
+        assert_eq!(found["one.txt"], one);
+    }
 }
 
 #[tokio::test]
@@ -188,4 +237,33 @@ async fn a_damaged_cache_is_made_again() {
 async fn server_head(url: &str) -> String {
     let refs = git::list_refs(&mut remote(url, None), &["refs/heads/main"], Limits::DEFAULT).await.unwrap();
     refs[0].commit().to_string()
+}
+
+#[tokio::test]
+async fn a_repository_with_names_of_sha_256_is_refused_with_a_word() {
+    let server = GitServer::start().unwrap();
+    let folder = server.root().join("new.git");
+    let git = |arguments: &[&str], input: &str| {
+        let mut child = std::process::Command::new("git")
+            .args(arguments)
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success());
+    };
+    let path = folder.to_str().unwrap();
+    git(&["init", "--quiet", "--bare", "--object-format=sha256", path], "");
+    // An empty repository has nothing to say in the first protocol, not even this.
+    let commit = "commit refs/heads/main\ncommitter a <a@b> 1700000000 +0000\ndata 0\n";
+    git(&["-C", path, "fast-import", "--quiet"], commit);
+    for old in [false, true] {
+        if old {
+            server.grow_old();
+        }
+        let error = git::list_refs(&mut remote(&server.http_url("new"), None), &[], Limits::DEFAULT)
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("SHA-256"), "{error}");
+    }
 }

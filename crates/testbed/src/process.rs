@@ -10,11 +10,13 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 /// Waits for the child on one side and for the owner's pipe on the other; whichever ends first ends the rest.
+/// TERM is passed on, for those who end by themselves when asked; it also ends the first `wait`, hence the second.
 /// Descriptor 3 is the pipe, since a shell gives its background jobs `/dev/null` as standard input.
 const SUPERVISOR: &str = r#"
 exec 3<&0 0</dev/null
@@ -23,8 +25,10 @@ child=$!
 { read -r _ <&3; kill -KILL "$child"; } 2>/dev/null &
 watcher=$!
 exec 3<&-
+trap 'kill -TERM "$child"' TERM
 wait "$child"
 code=$?
+while kill -0 "$child" 2>/dev/null; do wait "$child"; code=$?; done
 kill "$watcher" 2>/dev/null
 exit "$code"
 "#;
@@ -73,6 +77,21 @@ impl Supervised {
         };
         let tail = last_lines(&self.log, 15);
         Ok(Some(format!("{} ended: {status}\n{tail}", self.name)))
+    }
+
+    /// Asks the process to end, as Kubernetes does, and says how it ended.
+    pub fn terminate(&mut self, limit: Duration) -> Result<ExitStatus> {
+        Command::new("kill").args(["-TERM", &self.supervisor.id().to_string()]).status().context("kill")?;
+        let started = Instant::now();
+        loop {
+            if let Some(status) = self.supervisor.try_wait()? {
+                return Ok(status);
+            }
+            if started.elapsed() > limit {
+                bail!("{} did not end within {limit:?}\n{}", self.name, last_lines(&self.log, 15));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Ends the process and waits until it is gone.
@@ -132,7 +151,6 @@ pub fn last_lines(log: &Path, count: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
 
     fn alive(pid: &str) -> bool {
         Path::new("/proc").join(pid.trim()).exists()
@@ -189,6 +207,19 @@ mod tests {
         };
         assert!(failure.contains("exit status: 3"), "{failure}");
         assert!(failure.contains("no such flag"), "{failure}");
+    }
+
+    #[test]
+    fn a_process_that_is_asked_to_end_has_the_last_word() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.05; done";
+        let log = folder.path().join("log");
+        let mut child = Supervised::start(Path::new("sh"), ["-c", script], &log).unwrap();
+        while !std::fs::read_to_string(&log).unwrap().contains("ready") {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(child.terminate(Duration::from_secs(20)).unwrap().code(), Some(7));
+        assert!(std::fs::read_to_string(&log).unwrap().contains("bye"));
     }
 
     /// What the process that gets killed does: own a child and a scratch folder, say so, wait.

@@ -6,16 +6,14 @@
 
 use anyhow::{Context, Result};
 
-use super::kustomizations::flux;
+use super::kustomizations::{crds, flux};
 use crate::cargo;
 
 /// Releases and other definitions, as the budgets have them. Upstream takes too long for a thousand.
 const SIZES: &str = "100:0,100:500,1000:0:ours";
 
 pub fn run() -> Result<()> {
-    let flux = flux()?;
-    let crds = cargo::root().join("manifests/crds");
-    let crds = crds.to_str().context("the path of the CRDs is text")?.to_owned();
+    let (flux, crds) = (flux()?, crds()?);
     let chart = cargo::shared().map(|shared| shared.join("corpus/helm/charts/podinfo/chart.tgz"));
     let chart = match chart.filter(|path| path.exists()) {
         Some(path) => path.to_str().context("the path of the corpus is text")?.to_owned(),

@@ -12,9 +12,7 @@ use crate::cargo;
 const SIZES: &str = "100:2000,300:0";
 
 pub fn run() -> Result<()> {
-    let flux = flux()?;
-    let crds = cargo::root().join("manifests/crds");
-    let crds = crds.to_str().context("the path of the CRDs is text")?.to_owned();
+    let (flux, crds) = (flux()?, crds()?);
     let sizes = std::env::var("FLUX_BENCH_SIZES").unwrap_or_else(|_| SIZES.to_owned());
     for size in sizes.split(',') {
         let (count, files) = size.split_once(':').with_context(|| format!("'{size}' is not count:files"))?;
@@ -26,7 +24,7 @@ pub fn run() -> Result<()> {
 }
 
 /// The binary that is measured: a release build, unless another is named.
-pub fn flux() -> Result<String> {
+pub(super) fn flux() -> Result<String> {
     let flux = match std::env::var_os("FLUX_BENCH_FLUX") {
         Some(path) => PathBuf::from(path),
         None => {
@@ -35,4 +33,9 @@ pub fn flux() -> Result<String> {
         }
     };
     Ok(flux.to_str().context("the path of flux is text")?.to_owned())
+}
+
+pub(super) fn crds() -> Result<String> {
+    let crds = cargo::root().join("manifests/crds");
+    Ok(crds.to_str().context("the path of the CRDs is text")?.to_owned())
 }

@@ -111,7 +111,7 @@ impl Fetcher {
 
     async fn stored(&self, artifact: &Artifact) -> Result<Option<Arc<ArtifactTree>>, Error> {
         let (storage, artifact) = (self.storage.clone(), artifact.clone());
-        let opened = tokio::task::spawn_blocking(move || storage.tree(&artifact)).await;
+        let opened = crate::reconcile::heavy(move || storage.tree(&artifact)).await;
         opened.map_err(|error| Error::Download(error.to_string()))?.map_err(Error::Storage)
     }
 
@@ -159,7 +159,7 @@ impl Fetcher {
         file.rewind().await.map_err(storage::Error::from)?;
         let file = file.into_std().await;
         let storage = self.storage.clone();
-        let unpacked = tokio::task::spawn_blocking(move || storage.unpack(file, &artifact)).await;
+        let unpacked = crate::reconcile::heavy(move || storage.unpack(file, &artifact)).await;
         unpacked.map_err(|error| Error::Download(error.to_string()))?.map_err(Error::Storage)
     }
 }

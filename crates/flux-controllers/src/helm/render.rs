@@ -75,7 +75,7 @@ impl Rendering {
             );
             Ok::<_, helm::RenderError>((rendered, release))
         };
-        let rendered = tokio::task::spawn_blocking(rendering).await;
+        let rendered = crate::reconcile::heavy(rendering).await;
         rendered
             .map_err(|error| Fault::new(format!("rendering ended unexpectedly: {error}")))?
             .map_err(|error| Fault::new(error.to_string()))

@@ -156,8 +156,7 @@ impl Charts {
             error => Error::Fetch(error.to_string()),
         })?;
         let loaded =
-            tokio::task::spawn_blocking(move || Chart::from_archive(&bytes, Limits::default(), dialect))
-                .await;
+            crate::reconcile::heavy(move || Chart::from_archive(&bytes, Limits::default(), dialect)).await;
         let chart = loaded
             .map_err(|error| Error::Load(error.to_string()))?
             .map_err(|error| Error::Load(error.to_string()))?;

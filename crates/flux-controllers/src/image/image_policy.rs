@@ -21,6 +21,7 @@ use super::registry::connect;
 use super::run::{Done, Failure, ImageKind, Run};
 use super::scan;
 use crate::reconcile::{Cache, Cause, Events, Next, ObjectKey, Queue, decode};
+use crate::source::cloud::Asker;
 
 pub struct ImagePolicies {
     pub ctx: Arc<Reflector>,
@@ -187,8 +188,9 @@ impl ImagePolicies {
     async fn look(&self, repository: &ImageRepository, tag: &str) -> Result<String, String> {
         let spec = &repository.spec;
         let image = scan::image(&spec.image, spec.insecure)?;
-        let identity = self.ctx.identity();
-        let registry = connect(&identity, Object::namespace(repository), spec, image)
+        let (namespace, name) = (Object::namespace(repository), Object::name(repository));
+        let asker = Asker { kind: "ImageRepository", namespace, name };
+        let registry = connect(&self.ctx.identity, asker, spec, image)
             .await
             .map_err(|error| format!("failed to configure authentication options: {error}"))?;
         let turn = self.ctx.hosts.turn(registry.repository().registry()).await;

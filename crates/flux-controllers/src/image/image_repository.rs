@@ -21,6 +21,7 @@ use super::registry::connect;
 use super::run::{Done, Failure, ImageKind, Run};
 use super::scan::{self, Due, Reason, Seen};
 use crate::reconcile::{Events, Next, ObjectKey, Severity};
+use crate::source::cloud::Asker;
 
 const LEAST_TIMEOUT: Duration = Duration::from_secs(1);
 const SCAN_FAILED: &str = "ReadOperationFailed";
@@ -98,8 +99,9 @@ impl ImageRepositories {
         repository: Repository,
         deadline: Instant,
     ) -> Result<Registry, Failure> {
-        let identity = self.ctx.identity();
-        let login = connect(&identity, Object::namespace(object), &object.spec, repository);
+        let (namespace, name) = (Object::namespace(object), Object::name(object));
+        let asker = Asker { kind: "ImageRepository", namespace, name };
+        let login = connect(&self.ctx.identity, asker, &object.spec, repository);
         let login = tokio::time::timeout_at(deadline, login).await;
         let login = login.unwrap_or_else(|_| Err("no answer in time".to_owned()));
         login.map_err(|error| {
@@ -172,7 +174,7 @@ pub(super) fn may_use_account(ctx: &Reflector, repository: &ImageRepository) -> 
     let spec = &repository.spec;
     spec.provider() == CloudProvider::Generic
         || spec.service_account_name.is_none()
-        || ctx.object_level_workload_identity
+        || ctx.identity.object_level
 }
 
 /// How long a scan, or the look at a digest, may take.

@@ -18,11 +18,10 @@ pub mod tags;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flux_remote::cloud::Cloud;
 use kube::Client;
 
 use crate::reconcile::{Cache, Events};
-use crate::source::registry::Identity;
+use crate::source::cloud::CloudIdentity;
 
 /// What both reconcilers of image-reflector-controller work with.
 pub struct Reflector {
@@ -31,21 +30,9 @@ pub struct Reflector {
     pub events: Events,
     pub tags: tags::TagStore,
     pub hosts: hosts::Hosts,
-    pub cloud: Cloud,
-    /// Whether objects may name a ServiceAccount to log in to a cloud with.
-    pub object_level_workload_identity: bool,
+    /// Who we and our objects are at clouds.
+    pub identity: CloudIdentity,
     pub options: ReflectorOptions,
-}
-
-impl Reflector {
-    pub(crate) fn identity(&self) -> Identity<'_> {
-        Identity {
-            client: &self.client,
-            cloud: &self.cloud,
-            default_service_account: self.options.default_service_account.as_deref(),
-            object_level_workload_identity: self.object_level_workload_identity,
-        }
-    }
 }
 
 /// image-reflector-controller's own flags.

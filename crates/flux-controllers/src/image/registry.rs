@@ -7,15 +7,16 @@ use flux_api::source::CloudProvider;
 use flux_remote::oci::{Registry, Repository};
 
 use crate::source::access::{self, Secrets};
-use crate::source::registry::{Identity, cloud_as};
+use crate::source::cloud::{Asker, CloudIdentity};
+use crate::source::registry;
 
 pub async fn connect(
-    identity: &Identity<'_>,
-    namespace: &str,
+    identity: &CloudIdentity,
+    asker: Asker<'_>,
     spec: &ImageRepositorySpec,
     repository: Repository,
 ) -> Result<Registry, String> {
-    let secrets = Secrets { client: identity.client, namespace };
+    let secrets = Secrets { client: &identity.client, namespace: asker.namespace };
     let transport = secrets.transport(spec.cert_secret_ref.as_ref(), spec.proxy_secret_ref.as_ref()).await;
     let transport = transport.map_err(words)?;
     let account = spec.service_account_name.as_deref();
@@ -24,7 +25,7 @@ pub async fn connect(
             let found = secrets.pull_secrets(spec.secret_ref.as_ref(), account).await.map_err(words)?;
             found.and_then(|config| config.find(repository.registry(), repository.name()).cloned())
         }
-        provider => cloud_as(identity, namespace, provider, &repository, account, &transport).await?,
+        provider => registry::cloud(identity, asker, provider, &repository, account, &transport).await?,
     };
     Registry::new(repository, &transport, credentials).map_err(|error| error.to_string())
 }

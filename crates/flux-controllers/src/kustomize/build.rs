@@ -91,7 +91,7 @@ pub(super) async fn build(run: &mut Run<'_>, inputs: Inputs, revision: &Revision
         remotes: Remotes::new(),
     };
     for _ in 0..ROUNDS {
-        let (back, result) = tokio::task::spawn_blocking(move || {
+        let (back, result) = crate::reconcile::heavy(move || {
             let result = task.build();
             (task, result)
         })

@@ -83,6 +83,8 @@ pub static TOKEN_CACHE_EVENTS: Family = counter(
     "Total number of cache retrieval events for a Gitops Toolkit resource reconciliation.",
     &["event_type", "kind", "name", "namespace", "operation"],
 );
+/// What tokens are asked for in.
+pub const TOKEN_OPERATION: &str = "reconcile";
 pub static TOKENS_CACHED: Family =
     gauge("gotk_token_cached_items", "Total number of items in the cache.", &[]);
 pub static TOKEN_CACHE_REQUESTS: Family = counter(
@@ -304,6 +306,13 @@ impl Metrics {
 #[derive(Default)]
 pub struct Page {
     families: BTreeMap<&'static str, (&'static Family, String)>,
+}
+
+/// What a cache of tokens says about itself; every request succeeds, found or not, as upstream counts them.
+pub fn tell_of_tokens(page: &mut Page, counts: flux_remote::cloud::CacheCounts) {
+    page.number(&TOKENS_CACHED, &[], counts.items as f64);
+    page.number(&TOKEN_CACHE_EVICTIONS, &[], counts.evictions as f64);
+    page.number(&TOKEN_CACHE_REQUESTS, &["success"], (counts.hits + counts.misses) as f64);
 }
 
 impl Page {

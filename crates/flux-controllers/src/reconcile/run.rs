@@ -260,6 +260,9 @@ fn forget(metrics: &Metrics, kind: &Kind, key: &ObjectKey) {
     let object = [kind.kind, key.name.as_str(), key.namespace.as_str()];
     metrics.forget(&metrics::RECONCILE_DURATION, &object);
     metrics.forget(&metrics::RECONCILE_ERRORS, &object);
+    for event in ["cache_hit", "cache_miss"] {
+        metrics.forget(&metrics::TOKEN_CACHE_EVENTS, &[event, object[0], object[1], object[2]]);
+    }
 }
 
 fn settle(queue: &Queue, key: &ObjectKey, next: Next, pace: Pace) {

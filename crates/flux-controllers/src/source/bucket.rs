@@ -11,7 +11,8 @@ use file_tree::TreePath;
 use flux_api::Object;
 use flux_api::kinds::{BUCKET, Kind};
 use flux_api::revision::Revision;
-use flux_api::source::{Bucket, BucketProvider, BucketSpec, BucketStatus, STSProvider};
+use flux_api::secret::SecretString;
+use flux_api::source::{Bucket, BucketProvider, BucketSTS, BucketSpec, BucketStatus, STSProvider};
 use flux_remote::bucket::{Index, Keys, Store};
 use flux_remote::cloud::Provider;
 use flux_remote::ignore::{self, Ignore};
@@ -20,8 +21,8 @@ use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::jiff::Timestamp;
 
 use super::access::Secrets;
+use super::cloud::Asker;
 use super::oci_repository::Kept;
-use super::registry;
 use super::skeleton::{Failure, Fetched, Job, Remote, Source};
 use crate::artifact::tree::{ArtifactTree, TreeWriter};
 
@@ -70,7 +71,7 @@ impl Source for Buckets {
         let revision = format!("sha256:{digest}");
         let (storage, key, stored_as) =
             (job.ctx.storage.clone(), job.key(), Revision::from(revision.clone()));
-        let stored = tokio::task::spawn_blocking(move || {
+        let stored = crate::reconcile::heavy(move || {
             let mut contents = Kept { tree: &tree, rules: Ignore::from_text("") };
             storage.store(KIND, &key, &format!("{digest}.tar.gz"), stored_as, &mut contents)
         });
@@ -105,7 +106,7 @@ async fn in_time<T>(limit: Duration, work: impl Future<Output = Result<T, String
 async fn connect(job: &Job<'_, Buckets>) -> Result<Store, Failure> {
     let spec = &job.object.spec;
     let namespace = Object::namespace(job.object);
-    if spec.service_account_name.is_some() && !job.ctx.object_level_workload_identity {
+    if spec.service_account_name.is_some() && !job.ctx.identity.object_level {
         let message = "to use spec.serviceAccountName for provider authentication please enable the ObjectLevelWorkloadIdentity feature gate in the controller";
         return Err(Failure::fetch("FeatureGateDisabled", message).stalled());
     }
@@ -146,14 +147,55 @@ async fn connect(job: &Job<'_, Buckets>) -> Result<Store, Failure> {
         .map_err(|error| refused(error.to_string()))
 }
 
-fn unsupported_sts(spec: &BucketSpec) -> Option<&'static str> {
-    match (spec.sts.as_ref()?.provider, spec.provider()) {
-        (STSProvider::Ldap, _) => {
-            Some("the STS provider 'ldap' is not supported yet; use a secretRef with keys")
+fn unsupported_sts(spec: &BucketSpec) -> Option<String> {
+    let sts = spec.sts.as_ref()?;
+    let sts_provider = match sts.provider {
+        STSProvider::Aws => "aws",
+        STSProvider::Ldap => "ldap",
+    };
+    let not_required =
+        |field: &str| Some(format!("spec.sts.{field} is not required for the '{sts_provider}' STS provider"));
+    match (spec.provider(), sts.provider) {
+        (BucketProvider::Aws, STSProvider::Aws) if sts.secret_ref.is_some() => not_required("secretRef"),
+        (BucketProvider::Aws, STSProvider::Aws) if sts.cert_secret_ref.is_some() => {
+            not_required("certSecretRef")
         }
-        (STSProvider::Aws, BucketProvider::Aws) => None,
-        (STSProvider::Aws, _) => Some("STS provider 'aws' is not supported for this bucket provider"),
+        (BucketProvider::Aws, STSProvider::Aws) | (BucketProvider::Generic, STSProvider::Ldap) => None,
+        (provider @ (BucketProvider::Aws | BucketProvider::Generic), _) => {
+            Some(format!("STS provider '{sts_provider}' is not supported for '{provider}' bucket provider"))
+        }
+        (provider, _) => Some(format!("STS configuration is not supported for '{provider}' bucket provider")),
     }
+}
+
+/// Keys that a store gives to somebody its directory knows.
+async fn ldap_keys(job: &Job<'_, Buckets>, sts: &BucketSTS, transport: &Transport) -> Result<Keys, Failure> {
+    let refused = |message: String| Failure::fetch("AuthenticationFailed", message);
+    let secrets = Secrets { client: &job.ctx.client, namespace: Object::namespace(job.object) };
+    let (mut username, mut password) = (String::new(), SecretString::default());
+    if let Some(reference) = &sts.secret_ref {
+        let data = secrets
+            .get(&reference.name)
+            .await
+            .map_err(|error| refused(format!("failed to get STS secret: {error}")))?;
+        let incomplete = || {
+            let name = &reference.name;
+            refused(format!(
+                "invalid '{name}' secret data for 'ldap' STS provider: required fields username, password"
+            ))
+        };
+        let text = data.text("username").map_err(|error| refused(error.to_string()))?;
+        username = text.filter(|text| !text.is_empty()).ok_or_else(incomplete)?;
+        password = data.secret_text("password").map_err(|_| incomplete())?;
+    }
+    let own = secrets
+        .transport(sts.cert_secret_ref.as_ref(), None)
+        .await
+        .map_err(|error| refused(format!("failed to get STS TLS config: {error}")))?;
+    let transport = Transport { proxy: transport.proxy.clone(), ..own };
+    flux_remote::cloud::ldap_keys(&sts.endpoint, &username, &password, &transport, Timestamp::now())
+        .await
+        .map_err(|error| refused(error.to_string()))
 }
 
 /// Without a Secret: nobody at a generic store, the identity we or the object run as at a cloud.
@@ -163,18 +205,23 @@ async fn ambient_keys(
     transport: &Transport,
 ) -> Result<Option<Keys>, Failure> {
     match spec.provider() {
-        BucketProvider::Generic => Ok(None),
+        BucketProvider::Generic => match &spec.sts {
+            Some(sts) => ldap_keys(job, sts, transport).await.map(Some),
+            None => Ok(None),
+        },
         provider @ (BucketProvider::Gcp | BucketProvider::Azure) => Err(unsupported(provider)),
         BucketProvider::Aws => {
             let refused = |message: String| Failure::fetch("AuthenticationFailed", message);
             let transport = Transport { proxy: transport.proxy.clone(), ..Transport::default() };
             let (name, namespace) = (spec.service_account_name.as_deref(), Object::namespace(job.object));
-            let account = registry::account(job.ctx, namespace, Provider::Aws, name, &transport)
-                .await
-                .map_err(refused)?;
+            let identity = &job.ctx.identity;
+            let account =
+                identity.account(namespace, Provider::Aws, name, &transport).await.map_err(refused)?;
             let (region, sts) = (spec.region.as_deref(), spec.sts.as_ref().map(|sts| sts.endpoint.as_str()));
-            let keys = job.ctx.cloud.aws_keys(region, sts, account.as_ref(), &transport, Timestamp::now());
-            keys.await.map(Some).map_err(|error| refused(error.to_string()))
+            let keys = identity.cloud.aws_keys(region, sts, account.as_ref(), &transport, Timestamp::now());
+            let (keys, event) = keys.await.map_err(|error| refused(error.to_string()))?;
+            identity.count(Asker { kind: "Bucket", namespace, name: &job.key().name }, event);
+            Ok(Some(keys))
         }
     }
 }

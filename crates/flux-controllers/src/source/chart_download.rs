@@ -8,6 +8,7 @@ use flux_remote::oci;
 
 use super::access::{self, Secrets};
 use super::chart_build::{self as build, BuildError, Reason};
+use super::cloud::Asker;
 use super::depot::LocalChart;
 use super::helm_chart::{HelmCharts, Trouble};
 use super::registry;
@@ -56,8 +57,10 @@ impl Downloader {
                 return Err(Trouble::Around { reason: "Failed", message, stalled: true, unverified: false });
             };
             build::check_name(chart)?;
+            let key = job.key();
+            let asker = Asker { kind: "HelmChart", namespace: secrets.namespace, name: &key.name };
             let registry =
-                registry::for_charts(job.ctx, secrets, &repository.spec, &format!("{place}/{chart}"))
+                registry::for_charts(job.ctx, secrets, &repository.spec, &format!("{place}/{chart}"), asker)
                     .await
                     .map_err(|problem| Trouble::around("AuthenticationFailed", problem))?;
             return Ok(Downloader::Registry(Box::new(registry)));

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use flux_api::secret::SecretString;
 use flux_remote::git::SshLogin;
 use flux_remote::git::github_app::AppData;
+use flux_remote::transport::Proxy;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 
@@ -151,22 +152,17 @@ pub fn text(secret: &Secret, key: &str) -> Option<String> {
 }
 
 /// A proxy: `address` and, if it wants them, `username` and `password`.
-pub fn proxy(secret: &Secret) -> Result<reqwest::Proxy, Error> {
+pub fn proxy(secret: &Secret) -> Result<Proxy, Error> {
     let name = secret.metadata.name.clone().unwrap_or_default();
     let malformed = |problem: &str| Error::Malformed(name.clone(), problem.to_owned());
     let address = text(secret, "address").ok_or_else(|| malformed("key 'address' is missing"))?;
-    let mut url = url::Url::parse(&address).map_err(|_| malformed("key 'address' is not a URL"))?;
-    if !matches!(url.scheme(), "http" | "https" | "socks5" | "socks5h") {
+    let url = url::Url::parse(&address).map_err(|_| malformed("key 'address' is not a URL"))?;
+    if !matches!(url.scheme(), "http" | "https" | "socks5" | "socks5h") || !url.has_host() {
         return Err(malformed("key 'address' must begin with http, https or socks5"));
     }
-    let set = |done: Result<(), ()>| done.map_err(|()| malformed("key 'address' takes no credentials"));
-    if let Some(username) = text(secret, "username") {
-        set(url.set_username(&username))?;
-    }
-    if let Some(password) = text(secret, "password") {
-        set(url.set_password(Some(&password)))?;
-    }
-    reqwest::Proxy::all(url).map_err(|_| malformed("key 'address' is not the address of a proxy"))
+    let (username, password) = (text(secret, "username"), text(secret, "password").unwrap_or_default());
+    let login = username.map(|username| (username, SecretString::new(password)));
+    Ok(Proxy { address, login })
 }
 
 pub fn basic(username: &str, password: &str) -> SecretString {

@@ -29,17 +29,20 @@ pub struct HelmCharts;
 
 /// Wakes charts whose source has something new.
 pub fn listen(cache: &Arc<Cache>, queue: &Arc<Queue>) {
+    let by_source = cache.index(KIND, |chart| source_of(chart).into_iter().collect());
     for kind in [&HELM_REPOSITORY, &GIT_REPOSITORY, &BUCKET] {
         let (queue, charts) = (queue.clone(), Arc::downgrade(cache));
+        let by_source = by_source.clone();
         cache.listen(kind, move |change| {
             let (Some(new), Some(charts)) = (&change.new, charts.upgrade()) else { return };
             let Some(revision) = revision(new) else { return };
             if change.old.as_deref().and_then(self::revision) == Some(revision) {
                 return;
             }
-            for chart in charts.list(KIND) {
-                if uses(&chart, kind, &change.key) && observed(&chart) != Some(revision) {
-                    queue.add(ObjectKey::of(&chart), Cause::Change);
+            for key in by_source.find(&format!("{} {}", kind.kind, change.key)) {
+                let chart = charts.get(KIND, &key);
+                if chart.is_some_and(|chart| observed(&chart) != Some(revision)) {
+                    queue.add(key, Cause::Change);
                 }
             }
         });
@@ -54,12 +57,11 @@ fn observed(chart: &DynamicObject) -> Option<&str> {
     chart.data.pointer("/status/observedSourceArtifactRevision")?.as_str()
 }
 
-fn uses(chart: &DynamicObject, kind: &Kind, source: &ObjectKey) -> bool {
-    let field =
-        |name: &str| chart.data.pointer(&format!("/spec/sourceRef/{name}")).and_then(|value| value.as_str());
-    chart.namespace().as_deref() == Some(&source.namespace)
-        && field("kind") == Some(kind.kind)
-        && field("name") == Some(&source.name)
+/// Kind and place of the chart's source.
+fn source_of(chart: &DynamicObject) -> Option<String> {
+    let field = |name: &str| chart.data.pointer(&format!("/spec/sourceRef/{name}"))?.as_str();
+    let source = ObjectKey::new(chart.namespace()?, field("name")?);
+    Some(format!("{} {source}", field("kind")?))
 }
 
 /// Where the chart comes from.
@@ -178,7 +180,7 @@ impl HelmCharts {
             Some(archive) => {
                 let (storage, key) = (job.ctx.storage.clone(), job.key());
                 let (name, version) = (build.name.clone(), build.version.clone());
-                let stored = tokio::task::spawn_blocking(move || {
+                let stored = crate::reconcile::heavy(move || {
                     let file = format!("{name}-{version}.tgz");
                     storage.store_bytes(KIND, &key, &file, Revision::from(version), &archive)
                 });
@@ -369,7 +371,7 @@ async fn from_files(job: &Job<'_, HelmCharts>, artifact: &Artifact) -> Result<Bu
         wishes.version_metadata.push_str(&job.generation().to_string());
     }
     let (storage, opened) = (job.ctx.storage.clone(), artifact.clone());
-    let tree = tokio::task::spawn_blocking(move || storage.tree(&opened)).await;
+    let tree = crate::reconcile::heavy(move || storage.tree(&opened)).await;
     let tree = match tree {
         Ok(Ok(Some(tree))) => tree,
         Ok(Ok(None)) => {
@@ -417,7 +419,7 @@ fn short_revision(revision: &Revision) -> String {
 async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, BuildError> + Send + 'static,
 ) -> Result<T, BuildError> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = crate::reconcile::heavy(work).await;
     done.map_err(|error| BuildError::new(Reason::Package, error))?
 }
 

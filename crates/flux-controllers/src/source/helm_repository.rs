@@ -123,7 +123,7 @@ impl HelmRepositories {
             let (storage, key, revision) =
                 (job.ctx.storage.clone(), job.key(), Revision::from(revision.clone()));
             let mut file = downloaded.file;
-            let stored = tokio::task::spawn_blocking(move || {
+            let stored = crate::reconcile::heavy(move || {
                 storage.store_stream(KIND, &key, &name, revision, |out| {
                     let mut out = BufWriter::with_capacity(1 << 16, out);
                     let converted = convert(&mut file, &mut out).map_err(Unstored::Index)?;

@@ -4,6 +4,7 @@ pub mod access;
 pub mod bucket;
 pub mod chart_build;
 pub mod chart_download;
+pub mod cloud;
 pub mod credentials;
 pub mod depot;
 pub mod git_repository;
@@ -37,10 +38,9 @@ pub struct Context {
     pub object_cache: std::path::PathBuf,
     pub jitter_percent: u8,
     pub options: Options,
-    /// Whether objects may name a ServiceAccount to log in to a cloud with.
-    pub object_level_workload_identity: bool,
-    /// Identities of clouds, with the tokens they gave out.
-    pub cloud: flux_remote::cloud::Cloud,
+    /// Who we and our objects are at clouds.
+    pub identity: cloud::CloudIdentity,
+    pub metrics: crate::reconcile::Metrics,
     /// Stored indexes of chart repositories, looked up by HelmCharts.
     pub indexes: flux_remote::helm_repository::StoredIndex,
     /// What stands in for the network, where a fleet is tried on a machine.

@@ -22,6 +22,7 @@ use flux_remote::ignore::{self, Ignore};
 use flux_remote::oci::{self, Descriptor, Digest, Registry, Repository};
 
 use super::access::Secrets;
+use super::cloud::Asker;
 use super::skeleton::{Failure, Fetched, Job, Remote, Source};
 use super::{SOURCE_VERIFIED, registry, verification};
 use crate::artifact::storage::{Contents, Each, Storage};
@@ -149,7 +150,7 @@ impl OciRepositories {
         let spec = job.object.spec.clone();
         let (storage, key, name) = (job.ctx.storage.clone(), job.key(), format!("{digest}.tar.gz"));
         let revision = Revision::from(revision);
-        let stored = tokio::task::spawn_blocking(move || match spec.layer_operation() {
+        let stored = crate::reconcile::heavy(move || match spec.layer_operation() {
             LayerOperation::Copy => copy(&storage, &key, &name, revision, pulled.layer),
             LayerOperation::Extract => {
                 extract(&storage, &key, &name, revision, pulled.layer, spec.ignore.as_deref())
@@ -218,7 +219,7 @@ async fn connect(job: &Job<'_, OciRepositories>, repository: Repository) -> Resu
     let proxy = secrets.transport(None, spec.proxy_secret_ref.as_ref()).await;
     let proxy = proxy.map_err(|error| refused(format!("failed to get proxy address: {error}")))?.proxy;
     let cloud = spec.provider() != CloudProvider::Generic && pull_secrets.is_none();
-    if cloud && spec.service_account_name.is_some() && !job.ctx.object_level_workload_identity {
+    if cloud && spec.service_account_name.is_some() && !job.ctx.identity.object_level {
         let message = "to use spec.serviceAccountName for provider authentication please enable the ObjectLevelWorkloadIdentity feature gate in the controller";
         return Err(Failure::fetch("FeatureGateDisabled", message).stalled());
     }
@@ -231,7 +232,8 @@ async fn connect(job: &Job<'_, OciRepositories>, repository: Repository) -> Resu
         Some(config) => config.find(repository.registry(), repository.name()).cloned(),
         None => {
             let account = spec.service_account_name.as_deref();
-            registry::cloud(job.ctx, namespace, spec.provider(), &repository, account, &transport)
+            let asker = Asker { kind: "OCIRepository", namespace, name: &job.key().name };
+            registry::cloud(&job.ctx.identity, asker, spec.provider(), &repository, account, &transport)
                 .await
                 .map_err(|error| {
                     refused(format!("failed to get credential from {}: {error}", spec.provider()))

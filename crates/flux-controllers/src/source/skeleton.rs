@@ -308,7 +308,7 @@ impl<S: Source> Job<'_, S> {
 
     async fn stored_file(&self, artifact: Artifact) -> Result<StoredFile, Failure> {
         let storage = self.ctx.storage.clone();
-        let looked = tokio::task::spawn_blocking(move || {
+        let looked = crate::reconcile::heavy(move || {
             if !storage.root().join(&artifact.path).exists() {
                 return Ok(StoredFile::Missing);
             }

@@ -343,7 +343,7 @@ impl ArtifactGenerators {
 
     async fn files_are_intact(&self, status: &ArtifactGeneratorStatus) -> bool {
         let (storage, inventory) = (self.ctx.storage.clone(), status.inventory.clone());
-        let looked = tokio::task::spawn_blocking(move || {
+        let looked = crate::reconcile::heavy(move || {
             inventory.iter().all(|made| {
                 let path = format!("externalartifact/{}/{}/{}", made.namespace, made.name, made.filename);
                 let Ok(digest) = made.digest.parse::<ApiDigest>() else { return false };
@@ -386,7 +386,7 @@ impl ArtifactGenerators {
         let (storage, trees, copy) = (self.ctx.storage.clone(), trees.clone(), wanted.copy.clone());
         let key = ObjectKey::new(Object::namespace(object), &wanted.name);
         let name = wanted.name.clone();
-        let stored = tokio::task::spawn_blocking(move || {
+        let stored = crate::reconcile::heavy(move || {
             let trees: BTreeMap<String, TreeSource> =
                 trees.into_iter().map(|(alias, tree)| (alias, TreeSource(tree))).collect();
             let sources: BTreeMap<String, &dyn Source> =

@@ -10,7 +10,7 @@ mod xml;
 pub use index::Index;
 pub use s3::{Object, Store};
 pub use signature::Keys;
-pub(crate) use signature::sign_body;
+pub(crate) use signature::{sign_body, signature};
 pub(crate) use xml::text_of as xml_text;
 
 #[derive(Debug, thiserror::Error)]

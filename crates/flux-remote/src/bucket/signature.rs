@@ -61,12 +61,7 @@ pub fn sign_body(
     let lines: String = signed.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
     let canonical = format!("{method}\n{}\n{}\n{lines}\n{names}\n{payload}", url.path(), query(url));
     let scope = format!("{day}/{region}/{service}/aws4_request");
-    let text = format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{}", hex(&Sha256::digest(canonical)));
-    let mut key = mac(format!("AWS4{}", keys.secret_key.expose()).as_bytes(), day.as_bytes())?;
-    for part in [region, service, "aws4_request"] {
-        key = mac(&key, part.as_bytes())?;
-    }
-    let signature = hex(&mac(&key, text.as_bytes())?);
+    let signature = signature(keys, service, region, &time, &canonical)?;
     let authorization = format!(
         "AWS4-HMAC-SHA256 Credential={}/{scope}, SignedHeaders={names}, Signature={signature}",
         keys.access_key
@@ -81,6 +76,24 @@ pub fn sign_body(
     authorization.set_sensitive(true);
     headers.insert(reqwest::header::AUTHORIZATION, authorization);
     Some(headers)
+}
+
+/// The signature of a canonical request, as it stands in a header; `time` begins with the day.
+pub(crate) fn signature(
+    keys: &Keys,
+    service: &str,
+    region: &str,
+    time: &str,
+    canonical: &str,
+) -> Option<String> {
+    let day = time.get(..8)?;
+    let scope = format!("{day}/{region}/{service}/aws4_request");
+    let text = format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{}", hex(&Sha256::digest(canonical)));
+    let mut key = mac(format!("AWS4{}", keys.secret_key.expose()).as_bytes(), day.as_bytes())?;
+    for part in [region, service, "aws4_request"] {
+        key = mac(&key, part.as_bytes())?;
+    }
+    Some(hex(&mac(&key, text.as_bytes())?))
 }
 
 fn host(url: &Url) -> Option<String> {

@@ -8,8 +8,8 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 use url::Url;
 
-use super::{Account, Environment, Error, json, text};
-use crate::bucket::{Keys, sign_body, xml_text};
+use super::{Account, Environment, Error, GitLogin, json, text};
+use crate::bucket::{Keys, sign_body, signature, xml_text};
 use crate::oci::Credentials;
 use crate::transport::Transport;
 
@@ -77,6 +77,52 @@ fn region(registry: &str) -> Result<String, Error> {
 
 fn domain(registry: &str) -> &'static str {
     if registry.ends_with(".cn") { "amazonaws.com.cn" } else { "amazonaws.com" }
+}
+
+/// How long CodeCommit takes a signed password.
+const GIT_PASSWORD: std::time::Duration = std::time::Duration::from_secs(15 * 60);
+
+/// The region of a repository at CodeCommit: `https://git-codecommit.<region>.amazonaws.com/…`.
+pub(super) fn git_region(url: &Url) -> Result<String, Error> {
+    if url.scheme() != "https" {
+        return Err(Error::Configuration(
+            "AWS CodeCommit authentication requires an HTTPS Git URL".to_owned(),
+        ));
+    }
+    let host = url.host_str().unwrap_or_default();
+    let service = host.strip_prefix("git-codecommit.").or_else(|| host.strip_prefix("git-codecommit-fips."));
+    let region = service.and_then(|rest| {
+        rest.strip_suffix(".amazonaws.com").or_else(|| rest.strip_suffix(".amazonaws.com.cn"))
+    });
+    region
+        .filter(|region| !region.is_empty() && !region.contains('.'))
+        .map(str::to_owned)
+        .ok_or_else(|| Error::Configuration(format!("invalid AWS CodeCommit Git URL: {host}")))
+}
+
+/// A user and password for CodeCommit: the password is a signature of the address, with the time it was made.
+pub(super) fn git_login(
+    keys: &Keys,
+    expires: Timestamp,
+    url: &Url,
+    now: Timestamp,
+) -> Result<(GitLogin, Timestamp), Error> {
+    let region = git_region(url)?;
+    let time = now.strftime("%Y%m%dT%H%M%S").to_string();
+    let host = url.host_str().unwrap_or_default();
+    // There is no payload, not even the digest of an empty one.
+    let canonical = format!("GIT\n{}\n\nhost:{host}\n\nhost\n", url.path());
+    let signed = signature(keys, "codecommit", &region, &time, &canonical)
+        .ok_or_else(|| Error::Configuration("the keys cannot be used to sign".to_owned()))?;
+    let username = match &keys.session_token {
+        Some(token) => format!("{}%{}", keys.access_key, token.expose()),
+        None => keys.access_key.clone(),
+    };
+    let password = SecretString::new(format!("{time}Z{signed}"));
+    Ok((
+        GitLogin::Password { username: SecretString::new(username), password },
+        expires.min(now + GIT_PASSWORD),
+    ))
 }
 
 #[derive(Deserialize)]
@@ -180,8 +226,31 @@ async fn assume(
         ("WebIdentityToken", token.expose()),
     ];
     let answer = text(client(transport)?.post(url).form(&form), what).await?;
+    lent_keys(&answer, what, now)
+}
+
+/// Keys for somebody of a directory, from a store that asks it (MinIO's `AssumeRoleWithLDAPIdentity`).
+pub async fn ldap_keys(
+    endpoint: &str,
+    username: &str,
+    password: &SecretString,
+    transport: &Transport,
+    now: Timestamp,
+) -> Result<Keys, Error> {
+    let what = "asking for keys with a directory's login";
+    let form = [
+        ("Action", "AssumeRoleWithLDAPIdentity"),
+        ("Version", "2011-06-15"),
+        ("LDAPUsername", username),
+        ("LDAPPassword", password.expose()),
+    ];
+    let answer = text(client(transport)?.post(endpoint).form(&form), what).await?;
+    lent_keys(&answer, what, now).map(|(keys, _)| keys)
+}
+
+fn lent_keys(answer: &str, what: &'static str, now: Timestamp) -> Result<(Keys, Timestamp), Error> {
     let field = |name: &str| {
-        xml_text(&answer, name)
+        xml_text(answer, name)
             .ok_or_else(|| Error::Answer { what, problem: format!("credentials without {name}") })
     };
     let keys = Keys {

@@ -51,6 +51,19 @@ pub(super) async fn registry(
     Ok((Credentials::Basic { username: NOBODY.to_owned(), password }, expires))
 }
 
+/// The service that Azure DevOps is.
+const DEVOPS: &str = "499b84ac-1321-427f-aa17-267ca6975798/.default";
+
+/// A token for repositories at Azure DevOps.
+pub(super) async fn git_token(
+    env: &Environment,
+    account: Option<&Account>,
+    transport: &Transport,
+    now: Timestamp,
+) -> Result<Token, Error> {
+    token(env, DEVOPS, account, transport, now).await
+}
+
 /// A token for `scope`, of the account or of the pod we run in.
 pub(super) async fn token(
     env: &Environment,

@@ -8,18 +8,33 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// How often a cache had what was asked for.
+/// How often a cache had what was asked for, and what is in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounts {
     pub hits: u64,
     pub misses: u64,
+    /// What had to go for something newer, or because its time was over.
+    pub evictions: u64,
+    pub items: u64,
+}
+
+/// Whether a token was at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheEvent {
+    Hit,
+    Miss,
 }
 
 impl Add for CacheCounts {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self { hits: self.hits + other.hits, misses: self.misses + other.misses }
+        Self {
+            hits: self.hits + other.hits,
+            misses: self.misses + other.misses,
+            evictions: self.evictions + other.evictions,
+            items: self.items + other.items,
+        }
     }
 }
 
@@ -29,12 +44,20 @@ pub(super) struct TokenCache<T> {
     longest: Duration,
     hits: AtomicU64,
     misses: AtomicU64,
+    evictions: AtomicU64,
 }
 
 impl<T: Clone> TokenCache<T> {
     /// Keeps at most `most` entries, none of them longer than `longest`.
     pub(super) fn new(most: usize, longest: Duration) -> Self {
-        Self { entries: Mutex::default(), most, longest, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+        Self {
+            entries: Mutex::default(),
+            most,
+            longest,
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
+        }
     }
 
     pub(super) fn get(&self, key: &str, now: Timestamp) -> Option<T> {
@@ -53,6 +76,7 @@ impl<T: Clone> TokenCache<T> {
         let keep = Duration::from_secs_f64(left).min(self.longest);
         let until = now + keep;
         let mut entries = self.entries();
+        let before = entries.len();
         entries.retain(|_, (until, _)| now < *until);
         if entries.len() >= self.most
             && let Some(first) =
@@ -60,11 +84,17 @@ impl<T: Clone> TokenCache<T> {
         {
             entries.remove(&first);
         }
+        self.evictions.fetch_add((before - entries.len()) as u64, Ordering::Relaxed);
         entries.insert(key, (until, value));
     }
 
     pub(super) fn counts(&self) -> CacheCounts {
-        CacheCounts { hits: self.hits.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
+        CacheCounts {
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+            evictions: self.evictions.load(Ordering::Relaxed),
+            items: self.entries().len() as u64,
+        }
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<String, (Timestamp, T)>> {
@@ -89,6 +119,6 @@ mod tests {
         assert_eq!(cache.get("a", start), None);
         cache.put("gone".to_owned(), 4, start, at(5));
         assert_eq!(cache.get("gone", start), None);
-        assert_eq!(cache.counts(), CacheCounts { hits: 2, misses: 4 });
+        assert_eq!(cache.counts(), CacheCounts { hits: 2, misses: 4, evictions: 1, items: 2 });
     }
 }

@@ -14,8 +14,9 @@ use flux_api::secret::SecretString;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
-pub use cache::CacheCounts;
+pub use aws::ldap_keys;
 use cache::TokenCache;
+pub use cache::{CacheCounts, CacheEvent};
 
 use crate::bucket::Keys;
 use crate::oci::{Credentials, Repository};
@@ -101,9 +102,21 @@ struct Token {
     expires: Timestamp,
 }
 
+/// What a Git host of a cloud wants to see.
+#[derive(Clone)]
+pub enum GitLogin {
+    Bearer(SecretString),
+    /// The user's name holds a token too.
+    Password {
+        username: SecretString,
+        password: SecretString,
+    },
+}
+
 /// The clouds, with what they gave out before.
 pub struct Cloud {
     environment: Environment,
+    git: TokenCache<GitLogin>,
     registries: TokenCache<Credentials>,
     keys: TokenCache<Keys>,
     tokens: TokenCache<SecretString>,
@@ -113,6 +126,7 @@ impl Cloud {
     pub fn new(environment: Environment, cached: usize, longest: std::time::Duration) -> Self {
         Self {
             environment,
+            git: TokenCache::new(cached, longest),
             registries: TokenCache::new(cached, longest),
             keys: TokenCache::new(cached, longest),
             tokens: TokenCache::new(cached, longest),
@@ -142,10 +156,23 @@ impl Cloud {
         transport: &Transport,
         now: Timestamp,
     ) -> Result<Credentials, Error> {
+        let found = self.registry_with_event(provider, repository, account, transport, now).await;
+        found.map(|(credentials, _)| credentials)
+    }
+
+    /// The same, and whether it was at hand.
+    pub async fn registry_with_event(
+        &self,
+        provider: Provider,
+        repository: &Repository,
+        account: Option<&Account>,
+        transport: &Transport,
+        now: Timestamp,
+    ) -> Result<(Credentials, CacheEvent), Error> {
         let registry = repository.registry();
         let key = cache_key(provider, registry, account, transport);
         if let Some(known) = self.registries.get(&key, now) {
-            return Ok(known);
+            return Ok((known, CacheEvent::Hit));
         }
         let env = &self.environment;
         let (credentials, expires) = match provider {
@@ -154,7 +181,7 @@ impl Cloud {
             Provider::Gcp => gcp::registry(env, registry, account, transport, now).await?,
         };
         self.registries.put(key, credentials.clone(), expires, now);
-        Ok(credentials)
+        Ok((credentials, CacheEvent::Miss))
     }
 
     /// Keys for requests to Amazon.
@@ -165,15 +192,52 @@ impl Cloud {
         account: Option<&Account>,
         transport: &Transport,
         now: Timestamp,
-    ) -> Result<Keys, Error> {
+    ) -> Result<(Keys, CacheEvent), Error> {
         let place = format!("{}\n{}", region.unwrap_or_default(), sts.unwrap_or_default());
         let key = cache_key(Provider::Aws, &place, account, transport);
         if let Some(known) = self.keys.get(&key, now) {
-            return Ok(known);
+            return Ok((known, CacheEvent::Hit));
         }
         let (keys, expires) = aws::keys(&self.environment, region, sts, account, transport, now).await?;
         self.keys.put(key, keys.clone(), expires, now);
-        Ok(keys)
+        Ok((keys, CacheEvent::Miss))
+    }
+
+    /// A login for a repository at Azure DevOps or CodeCommit; Google has no Git host that takes one.
+    pub async fn git(
+        &self,
+        provider: Provider,
+        url: &url::Url,
+        account: Option<&Account>,
+        transport: &Transport,
+        now: Timestamp,
+    ) -> Result<(GitLogin, CacheEvent), Error> {
+        let env = &self.environment;
+        // A token of Azure's is good for all repositories, a password of Amazon's for one.
+        let place = match provider {
+            Provider::Azure => "git".to_owned(),
+            Provider::Aws | Provider::Gcp => format!("git\n{url}"),
+        };
+        let key = cache_key(provider, &place, account, transport);
+        if let Some(known) = self.git.get(&key, now) {
+            return Ok((known, CacheEvent::Hit));
+        }
+        let (login, expires) = match provider {
+            Provider::Azure => {
+                let token = azure::git_token(env, account, transport, now).await?;
+                (GitLogin::Bearer(token.value), token.expires)
+            }
+            Provider::Aws => {
+                let region = aws::git_region(url)?;
+                let (keys, expires) = aws::keys(env, Some(&region), None, account, transport, now).await?;
+                aws::git_login(&keys, expires, url, now)?
+            }
+            Provider::Gcp => {
+                return Err(Error::Configuration("Google has no Git host to log in to".to_owned()));
+            }
+        };
+        self.git.put(key, login.clone(), expires, now);
+        Ok((login, CacheEvent::Miss))
     }
 
     /// A token for the services of Azure (for `scope`) or Google.
@@ -203,7 +267,7 @@ impl Cloud {
 
     /// How often something was found in memory, and how often not.
     pub fn counts(&self) -> CacheCounts {
-        self.registries.counts() + self.keys.counts() + self.tokens.counts()
+        self.registries.counts() + self.keys.counts() + self.tokens.counts() + self.git.counts()
     }
 }
 

@@ -94,6 +94,13 @@ pub async fn fetch(
     store.note_fetched(&wants, &boundaries, depth)
 }
 
+/// What a repository says whose objects have names of SHA-256.
+const OTHER_NAMES: &str = "object-format=sha256";
+
+fn other_names() -> Error {
+    Error::Unsupported("the repository's objects have SHA-256 names; only SHA-1 is supported".to_owned())
+}
+
 enum Greeting {
     Two,
     Zero { capabilities: String, refs: Vec<RemoteRef> },
@@ -110,8 +117,16 @@ async fn greet(remote: &mut dyn Remote, limits: Limits) -> Result<Greeting, Erro
         return Err(Error::Refused(reason.to_owned()));
     }
     if text == "version 2" {
-        while packet::read(&mut reply).await? != Packet::Flush {}
-        return Ok(Greeting::Two);
+        loop {
+            match packet::read(&mut reply).await? {
+                Packet::Flush => return Ok(Greeting::Two),
+                packet if packet.text() == Some(OTHER_NAMES) => return Err(other_names()),
+                _ => {}
+            }
+        }
+    }
+    if text.split(['\0', ' ']).any(|word| word == OTHER_NAMES) {
+        return Err(other_names());
     }
     let mut lines = vec![text.to_owned()];
     loop {
@@ -189,6 +204,11 @@ fn version_two_request(store: &ObjectStore, wants: &BTreeSet<Oid>, depth: Option
         .delimiter()
         .line("no-progress")
         .line("ofs-delta");
+    // Also what makes a server leave out the files of a commit that is here when history is cut off between the two:
+    // without it a new commit of a shallow fetch comes with everything again.
+    if store.tips().next().is_some() {
+        request = request.line("thin-pack");
+    }
     for want in wants {
         request = request.line(&format!("want {want}"));
     }
@@ -209,7 +229,7 @@ fn version_zero_request(
     if depth.is_some() && !offered.contains("shallow") {
         return Err(Error::Unsupported("the server offers no shallow fetch".to_owned()));
     }
-    let asked: Vec<&str> = ["side-band-64k", "ofs-delta", "no-progress"]
+    let asked: Vec<&str> = ["side-band-64k", "ofs-delta", "no-progress", "thin-pack"]
         .into_iter()
         .filter(|one| offered.contains(one))
         .collect();

@@ -27,6 +27,11 @@ impl Http {
     /// `client` brings TLS material and proxy; `authorization` is the whole header value, marked sensitive here.
     pub fn new(client: ClientBuilder, url: &Url, authorization: Option<String>) -> Result<Self, Error> {
         let client = client.redirect(Policy::none()).build().map_err(unreachable)?;
+        Self::with_client(client, url, authorization)
+    }
+
+    /// The same over a client that others use too, one that follows no redirects.
+    pub fn with_client(client: Client, url: &Url, authorization: Option<String>) -> Result<Self, Error> {
         let mut base = url.clone();
         base.set_query(None);
         base.set_fragment(None);

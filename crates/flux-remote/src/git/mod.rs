@@ -31,7 +31,7 @@ pub use fetch::{RemoteRef, fetch, list_refs};
 pub use http::Http;
 pub use known_hosts::KnownHosts;
 pub use local::LocalRepository;
-pub use objects::{Commit, ObjectStore, Tag};
+pub use objects::{Buffers, Commit, ObjectStore, Tag};
 pub use push::{PushOptions, Refspec, check_push};
 pub use reference::{Pick, Reference, pick};
 pub use signature::{Signature, SignatureKind, Signer, TrustedKeys, Unverified};

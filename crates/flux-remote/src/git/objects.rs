@@ -3,10 +3,12 @@
 //! Each fetch adds a pack with an index. When there are many the store starts over: the next fetch gets one
 //! pack of everything. Losing the folder costs a fetch and nothing else.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +22,7 @@ const DELTA_CACHE_BYTES: usize = 32 << 20;
 
 pub struct ObjectStore {
     folder: PathBuf,
-    packs: Vec<gix_pack::Bundle>,
+    packs: Vec<Arc<gix_pack::Bundle>>,
     /// Folders of a repository that holds some objects in files of their own.
     loose: Vec<PathBuf>,
     state: State,
@@ -78,7 +80,7 @@ impl ObjectStore {
         for entry in std::fs::read_dir(folder).map_err(Error::cache)? {
             let path = entry.map_err(Error::cache)?.path();
             if path.extension().is_some_and(|extension| extension == "idx") {
-                packs.push(gix_pack::Bundle::at(&path, SHA1).map_err(Error::cache)?);
+                packs.push(Arc::new(gix_pack::Bundle::at(&path, SHA1).map_err(Error::cache)?));
             }
         }
         let state = match std::fs::read(folder.join(STATE)) {
@@ -97,7 +99,7 @@ impl ObjectStore {
             let Ok(entries) = std::fs::read_dir(folder.join("pack")) else { continue };
             for path in entries.flatten().map(|entry| entry.path()) {
                 if path.extension().is_some_and(|extension| extension == "idx") {
-                    packs.push(gix_pack::Bundle::at(&path, SHA1).map_err(Error::cache)?);
+                    packs.push(Arc::new(gix_pack::Bundle::at(&path, SHA1).map_err(Error::cache)?));
                 }
             }
         }
@@ -150,17 +152,20 @@ impl ObjectStore {
         tempfile::Builder::new().prefix("incoming-").tempfile_in(&self.folder).map_err(Error::cache)
     }
 
-    /// Checks and indexes a received pack.
+    /// Checks and indexes a received pack. It may build on what is here: then it is completed with that, so that each
+    /// pack stands on its own.
     pub(super) async fn add_pack(
         &mut self,
         pack: tempfile::NamedTempFile,
         limits: Limits,
     ) -> Result<(), Error> {
-        let folder = self.folder.clone();
-        let bundle = tokio::task::spawn_blocking(move || index(&pack, &folder, limits))
+        let (folder, here) = (self.folder.clone(), self.packs.clone());
+        let given_up = GivenUp::default();
+        let stop = given_up.0.clone();
+        let bundle = tokio::task::spawn_blocking(move || index(&pack, &folder, here, &stop, limits))
             .await
             .map_err(|_| Error::Garbage("a pack that could not be read".to_owned()))??;
-        self.packs.extend(bundle);
+        self.packs.extend(bundle.map(Arc::new));
         self.object_bytes = limits.object_bytes;
         Ok(())
     }
@@ -195,12 +200,18 @@ impl ObjectStore {
 
     /// A reader with its own buffers; the packs are shared.
     pub fn reader(&self) -> Reader<'_> {
+        self.reader_with(Buffers::default())
+    }
+
+    /// The same with the buffers of a reader of this store before: what it has unpacked is still at hand.
+    pub fn reader_with(&self, buffers: Buffers) -> Reader<'_> {
+        let Buffers { inflate, cache, buffer } = buffers;
         Reader {
             packs: &self.packs,
             loose: &self.loose,
-            inflate: gix_zlib::Inflate::default(),
-            cache: gix_pack::cache::lru::MemoryCappedHashmap::new(DELTA_CACHE_BYTES),
-            buffer: Vec::new(),
+            inflate,
+            cache,
+            buffer,
             object_bytes: self.object_bytes,
         }
     }
@@ -214,19 +225,54 @@ impl ObjectStore {
     }
 }
 
+/// Stops the work on a pack when nobody waits for it any more.
+#[derive(Default)]
+struct GivenUp(Arc<AtomicBool>);
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What is here already, for the deltas of a pack that builds on it.
+struct Bases {
+    packs: Vec<Arc<gix_pack::Bundle>>,
+    inflate: RefCell<gix_zlib::Inflate>,
+}
+
+impl gix_object::Find for Bases {
+    fn try_find<'a>(
+        &self,
+        id: &gix_hash::oid,
+        buffer: &'a mut Vec<u8>,
+    ) -> gix_error::Result<Option<gix_object::Data<'a>>> {
+        let Some(pack) = self.packs.iter().rev().find(|pack| pack.index.lookup(id).is_some()) else {
+            return Ok(None);
+        };
+        let mut inflate = self.inflate.borrow_mut();
+        let found = pack.find(id, buffer, &mut inflate, &mut gix_pack::cache::Never)?;
+        Ok(found.map(|(data, _)| data))
+    }
+}
+
 fn index(
     pack: &tempfile::NamedTempFile,
     folder: &Path,
+    here: Vec<Arc<gix_pack::Bundle>>,
+    stop: &AtomicBool,
     limits: Limits,
 ) -> Result<Option<gix_pack::Bundle>, Error> {
     let garbage = |error: &dyn std::fmt::Display| Error::Garbage(format!("a bad pack: {error}"));
     let mut reader = BufReader::with_capacity(64 << 10, pack.reopen().map_err(Error::cache)?);
+    // The first pack has nothing to build on, and is the largest: it is only passed through.
+    let bases = (!here.is_empty()).then(|| Bases { packs: here, inflate: RefCell::default() });
     let outcome = gix_pack::Bundle::write_to_directory(
         &mut reader,
         Some(folder),
         &mut gix_utils::progress::Discard,
-        &AtomicBool::new(false),
-        None::<gix_object::find::Never>,
+        stop,
+        bases,
         SHA1,
         gix_pack::bundle::write::Options {
             thread_limit: Some(2),
@@ -243,8 +289,25 @@ fn index(
     outcome.to_bundle().transpose().map_err(|error| garbage(&error))
 }
 
+/// What a reader needs besides the packs, for those who cannot hold on to one.
+pub struct Buffers {
+    inflate: gix_zlib::Inflate,
+    cache: gix_pack::cache::lru::MemoryCappedHashmap,
+    buffer: Vec<u8>,
+}
+
+impl Default for Buffers {
+    fn default() -> Self {
+        Self {
+            inflate: gix_zlib::Inflate::default(),
+            cache: gix_pack::cache::lru::MemoryCappedHashmap::new(DELTA_CACHE_BYTES),
+            buffer: Vec::new(),
+        }
+    }
+}
+
 pub struct Reader<'a> {
-    packs: &'a [gix_pack::Bundle],
+    packs: &'a [Arc<gix_pack::Bundle>],
     loose: &'a [PathBuf],
     inflate: gix_zlib::Inflate,
     cache: gix_pack::cache::lru::MemoryCappedHashmap,
@@ -253,6 +316,10 @@ pub struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    pub fn into_buffers(self) -> Buffers {
+        Buffers { inflate: self.inflate, cache: self.cache, buffer: self.buffer }
+    }
+
     fn object(&mut self, id: Oid) -> Result<(gix_object::Kind, &[u8]), Error> {
         let Some(pack) = self.packs.iter().rev().find(|pack| pack.index.lookup(id.0).is_some()) else {
             return self.loose_object(id);

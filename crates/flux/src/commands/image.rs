@@ -4,13 +4,16 @@
 //! from the cluster. `--tags-from` takes a file instead, one tag a line, `-` for standard input.
 
 use std::io::Read as _;
+use std::sync::Arc;
 use std::time::Duration;
 
+use flux_api::Object;
 use flux_api::image::{ImagePolicy, ImageRepository};
 use flux_api::kinds as api;
 use flux_controllers::image::choose::{Fate, Policy};
 use flux_controllers::image::{registry, scan};
-use flux_controllers::source::registry::Identity;
+use flux_controllers::reconcile::Metrics;
+use flux_controllers::source::cloud::{Asker, CloudIdentity};
 use flux_remote::cloud::{Cloud, Environment};
 use serde_json::Value;
 
@@ -96,15 +99,18 @@ async fn scanned(session: &Session, repository: &ImageRepository) -> Result<Vec<
     let spec = &repository.spec;
     let image = scan::image(&spec.image, spec.insecure).map_err(|error| fail!("{error}"))?;
     let cloud = Cloud::new(Environment::of_this_process(), 1, Duration::from_secs(60));
-    let identity = Identity {
-        client: &session.client,
-        cloud: &cloud,
+    let identity = CloudIdentity {
+        client: session.client.clone(),
+        cloud: Arc::new(cloud),
         default_service_account: None,
-        object_level_workload_identity: spec.service_account_name.is_some(),
+        object_level: spec.service_account_name.is_some(),
+        metrics: Metrics::default(),
     };
+    let asker =
+        Asker { kind: "ImageRepository", namespace: &session.namespace, name: Object::name(repository) };
     output::action(&format!("listing the tags of {}", spec.image));
     let listing = async {
-        let registry = registry::connect(&identity, &session.namespace, spec, image).await?;
+        let registry = registry::connect(&identity, asker, spec, image).await?;
         registry.tags().await.map_err(|error| error.to_string())
     };
     match tokio::time::timeout(session.timeout, listing).await {

@@ -21,6 +21,7 @@ mod helm_repository;
 mod helm_swap;
 mod image_automation;
 mod image_reflector;
+mod interchange;
 mod kustomization;
 mod kustomization_apply;
 mod kustomization_crash;
@@ -36,6 +37,7 @@ mod kustomization_swap;
 mod kustomization_teardown;
 mod notification;
 mod oci_repository;
+mod source_trouble;
 mod sources;
 #[path = "loop.rs"]
 mod the_loop;

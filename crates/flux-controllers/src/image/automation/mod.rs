@@ -49,6 +49,9 @@ pub struct AutomationOptions {
     pub no_cross_namespace_refs: bool,
     pub ssh_kex_algos: Vec<String>,
     pub ssh_hostkey_algos: Vec<String>,
+    pub default_service_account: Option<String>,
+    pub token_cache_max_size: usize,
+    pub token_cache_max_duration: Duration,
     /// Whatever differs from upstream on purpose is off.
     pub upstream_only: bool,
 }
@@ -60,6 +63,9 @@ impl AutomationOptions {
             no_cross_namespace_refs: false,
             ssh_kex_algos: Vec::new(),
             ssh_hostkey_algos: Vec::new(),
+            default_service_account: None,
+            token_cache_max_size: 100,
+            token_cache_max_duration: Duration::from_secs(3600),
             upstream_only: false,
         }
     }

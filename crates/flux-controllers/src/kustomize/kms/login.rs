@@ -56,7 +56,7 @@ pub(super) async fn aws_keys(run: &Run<'_>, region: &str) -> Result<aws::Credent
     let transport = Transport::default();
     let keys =
         run.ctx.cloud.aws_keys(Some(region), None, account.as_ref(), &transport, Timestamp::now()).await;
-    keys.map(aws::Credentials::from).map_err(|error| error.to_string())
+    keys.map(|(keys, _)| aws::Credentials::from(keys)).map_err(|error| error.to_string())
 }
 
 /// A token of Azure or Google for `scope`.

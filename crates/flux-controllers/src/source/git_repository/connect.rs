@@ -7,14 +7,16 @@ use std::time::{Duration, SystemTime};
 use flux_api::Object;
 use flux_api::secret::SecretString;
 use flux_api::source::{GitProvider, GitRepository};
+use flux_remote::cloud::{self, Provider};
 use flux_remote::git::github_app::{self, AppData, GithubApp};
 use flux_remote::git::{self, Address, Http, Remote, Ssh, SshAlgorithms, SshLogin};
+use flux_remote::transport::{self, Proxy, Transport};
 use k8s_openapi::api::core::v1::Secret;
-use kube::Client;
-use reqwest::ClientBuilder;
+use k8s_openapi::jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
+use super::super::cloud::{Asker, CloudIdentity};
 use super::super::credentials::{self, GitLogin};
 use super::failure::{Failure, shown};
 use super::hash;
@@ -24,7 +26,7 @@ const BEFORE_THE_END: Duration = Duration::from_secs(300);
 
 /// Opens ways to repositories, for whoever has a GitRepository to go by.
 pub struct Connector {
-    client: Client,
+    identity: CloudIdentity,
     algorithms: SshAlgorithms,
     tokens: AppTokens,
 }
@@ -44,18 +46,18 @@ pub struct Way {
     pub address: Address,
     pub remote: Box<dyn Remote>,
     login: GitLogin,
-    proxy: Option<reqwest::Proxy>,
+    proxy: Option<Proxy>,
 }
 
 impl Connector {
-    pub fn new(client: Client, algorithms: SshAlgorithms) -> Self {
-        Self { client, algorithms, tokens: AppTokens::default() }
+    pub fn new(identity: CloudIdentity, algorithms: SshAlgorithms) -> Self {
+        Self { identity, algorithms, tokens: AppTokens::default() }
     }
 
     /// The same as [`Connector::connect`] for those who have no word in how a GitRepository is judged.
     pub async fn open(&self, object: &GitRepository, deadline: Instant) -> Result<Way, NoWay> {
         self.connect(object, deadline).await.map_err(|failure| match failure {
-            Failure::Provider(_) | Failure::NoAppSecret | Failure::NoAppData => {
+            Failure::Provider(_) | Failure::NoAppSecret | Failure::NoAppData | Failure::GateDisabled => {
                 NoWay::Invalid(failure.to_string())
             }
             failure => NoWay::Failed(failure.to_string()),
@@ -72,6 +74,11 @@ impl Connector {
             let timed = tokio::time::timeout_at(deadline, self.tokens.get(&login, proxy.as_ref())).await;
             let token = timed.map_err(|_| Failure::Login("the GitHub API does not answer".to_owned()))??;
             login.http.authorization = Some(credentials::basic(github_app::TOKEN_USER, token.expose()));
+        }
+        if let Address::Http(url) = &address
+            && let Some(authorization) = self.cloud_login(object, url, proxy.as_ref()).await?
+        {
+            login.http.authorization = Some(authorization);
         }
         if proxy.is_some() && matches!(address, Address::Ssh(_)) {
             let problem = "spec.proxySecretRef is for http and https addresses, not for ssh";
@@ -92,7 +99,7 @@ impl Connector {
         &self,
         address: &Address,
         login: &GitLogin,
-        proxy: Option<&reqwest::Proxy>,
+        proxy: Option<&Proxy>,
         with_password: bool,
     ) -> Result<Box<dyn Remote>, Failure> {
         let failed = |error: git::Error| Failure::AuthMethod(error.to_string());
@@ -102,7 +109,7 @@ impl Connector {
                 let in_url = url.password().map(|password| credentials::basic(url.username(), password));
                 let own = login.http.authorization.clone().filter(|_| with_password);
                 let authorization = own.or(in_url).map(SecretString::into_exposed);
-                Ok(Box::new(Http::new(client, url, authorization).map_err(failed)?))
+                Ok(Box::new(Http::with_client(client, url, authorization).map_err(failed)?))
             }
             Address::Ssh(address) => {
                 let login = login.ssh.as_ref().ok_or_else(|| {
@@ -121,7 +128,8 @@ impl Connector {
         let secret = match &spec.secret_ref {
             Some(reference) => {
                 let found =
-                    credentials::secret(&self.client, Object::namespace(object), &reference.name).await;
+                    credentials::secret(&self.identity.client, Object::namespace(object), &reference.name)
+                        .await;
                 Some(found.map_err(Failure::Secret)?)
             }
             None => None,
@@ -142,13 +150,7 @@ impl Connector {
             GitProvider::Github if secret.is_none() => return Err(Failure::NoAppSecret),
             GitProvider::Github if !has_app => return Err(Failure::NoAppData),
             GitProvider::Github => {}
-            GitProvider::Azure | GitProvider::Aws => {
-                let problem = format!(
-                    "provider '{}' is not supported for GitRepository yet: use a Secret with username and password",
-                    spec.provider().as_str()
-                );
-                return Err(Failure::Provider(problem));
-            }
+            GitProvider::Azure | GitProvider::Aws => {}
         }
         let login =
             git_login(secret.as_ref(), address).map_err(|problem| Failure::Login(problem.to_string()))?;
@@ -158,11 +160,45 @@ impl Connector {
         Ok(login)
     }
 
-    async fn proxy(&self, object: &GitRepository) -> Result<Option<reqwest::Proxy>, Failure> {
+    /// What the identity of the object, or our own, is worth at the Git host of a cloud.
+    async fn cloud_login(
+        &self,
+        object: &GitRepository,
+        url: &url::Url,
+        proxy: Option<&Proxy>,
+    ) -> Result<Option<SecretString>, Failure> {
+        let provider = match object.spec.provider() {
+            GitProvider::Generic | GitProvider::Github => return Ok(None),
+            GitProvider::Azure => Provider::Azure,
+            GitProvider::Aws => Provider::Aws,
+        };
+        let account = object.spec.service_account_name.as_deref();
+        if account.is_some() && !self.identity.object_level {
+            return Err(Failure::GateDisabled);
+        }
+        let transport = Transport { proxy: proxy.cloned(), ..Transport::default() };
+        let namespace = Object::namespace(object);
+        let account = self.identity.account(namespace, provider, account, &transport).await;
+        let account = account.map_err(Failure::Cloud)?;
+        let found =
+            self.identity.cloud.git(provider, url, account.as_ref(), &transport, Timestamp::now()).await;
+        let asker = Asker { kind: "GitRepository", namespace, name: Object::name(object) };
+        let found = found.inspect_err(|_| self.identity.count(asker, cloud::CacheEvent::Miss));
+        let (login, event) = found.map_err(|error| Failure::Cloud(error.to_string()))?;
+        self.identity.count(asker, event);
+        Ok(Some(match login {
+            cloud::GitLogin::Bearer(token) => token.map(|token| format!("Bearer {token}")),
+            cloud::GitLogin::Password { username, password } => {
+                credentials::basic(username.expose(), password.expose())
+            }
+        }))
+    }
+
+    async fn proxy(&self, object: &GitRepository) -> Result<Option<Proxy>, Failure> {
         let Some(reference) = &object.spec.proxy_secret_ref else {
             return Ok(None);
         };
-        let secret = credentials::secret(&self.client, Object::namespace(object), &reference.name)
+        let secret = credentials::secret(&self.identity.client, Object::namespace(object), &reference.name)
             .await
             .map_err(|error| Failure::Proxy(error.to_string()))?;
         credentials::proxy(&secret).map(Some).map_err(|error| Failure::Proxy(error.to_string()))
@@ -187,30 +223,28 @@ fn check_key(ssh: &SshLogin, object: &GitRepository) -> Result<(), Failure> {
     }
 }
 
+/// Shared with everybody on the same way: reading the system's certificates costs more than asking a Git server.
 fn client(
     login: &GitLogin,
-    proxy: Option<&reqwest::Proxy>,
+    proxy: Option<&Proxy>,
     with_certificate: bool,
-) -> Result<ClientBuilder, Failure> {
-    // Without a proxy of its own, the environment's are used.
-    let mut builder = reqwest::Client::builder().user_agent("flux/v2");
-    if let Some(proxy) = proxy {
-        builder = builder.proxy(proxy.clone());
-    }
-    if let Some(ca) = &login.http.ca {
-        let bundle = reqwest::Certificate::from_pem_bundle(ca)
-            .map_err(|_| Failure::AuthMethod("ca.crt holds no certificates in PEM".to_owned()))?;
-        if bundle.is_empty() {
-            return Err(Failure::AuthMethod("ca.crt holds no certificates in PEM".to_owned()));
+) -> Result<reqwest::Client, Failure> {
+    let transport = Transport {
+        ca: login.http.ca.clone(),
+        client_certificate: login.http.client_certificate.clone().filter(|_| with_certificate),
+        // Without a proxy of its own, the environment's are used.
+        proxy: proxy.cloned(),
+        no_redirects: true,
+        ..Transport::default()
+    };
+    transport.patient_client().map_err(|error| match error {
+        transport::Error::Ca(_) => Failure::AuthMethod("ca.crt holds no certificates in PEM".to_owned()),
+        transport::Error::ClientCertificate => {
+            Failure::AuthMethod("tls.crt and tls.key are no valid pair".to_owned())
         }
-        builder = builder.tls_certs_merge(bundle);
-    }
-    if let Some(pem) = login.http.client_certificate.as_ref().filter(|_| with_certificate) {
-        let identity = reqwest::Identity::from_pem(pem.expose().as_bytes())
-            .map_err(|_| Failure::AuthMethod("tls.crt and tls.key are no valid pair".to_owned()))?;
-        builder = builder.identity(identity);
-    }
-    Ok(builder)
+        transport::Error::Proxy(cause) => Failure::Proxy(cause),
+        transport::Error::Client(cause) => Failure::Login(cause),
+    })
 }
 
 fn plain(error: &git::Error) -> String {
@@ -222,11 +256,7 @@ fn plain(error: &git::Error) -> String {
 struct AppTokens(Mutex<HashMap<String, (Arc<SecretString>, SystemTime)>>);
 
 impl AppTokens {
-    async fn get(
-        &self,
-        login: &GitLogin,
-        proxy: Option<&reqwest::Proxy>,
-    ) -> Result<Arc<SecretString>, Failure> {
+    async fn get(&self, login: &GitLogin, proxy: Option<&Proxy>) -> Result<Arc<SecretString>, Failure> {
         let id = identity(&login.app);
         let now = SystemTime::now();
         {
@@ -237,10 +267,7 @@ impl AppTokens {
             }
         }
         let app = GithubApp::new(&login.app)?;
-        let client = client(login, proxy, true)?
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(|error| Failure::Login(error.without_url().to_string()))?;
+        let client = client(login, proxy, true)?;
         let token = app.token(&client, now).await?;
         let kept = Arc::new(token.token);
         let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -26,6 +26,8 @@ enum Piece {
 /// All files by path, whatever brought them.
 pub(super) struct Assembly {
     stores: Vec<ObjectStore>,
+    /// Of each store's last reader: making one for each of a hundred thousand files takes longer than reading them.
+    buffers: Vec<Option<git::Buffers>>,
     trees: Vec<Arc<ArtifactTree>>,
     pieces: BTreeMap<TreePath, Piece>,
     rules: Ignore,
@@ -33,8 +35,13 @@ pub(super) struct Assembly {
 
 impl Assembly {
     pub(super) fn new(store: ObjectStore, pick: &Pick, sparse: &[String]) -> Result<Self, git::Error> {
-        let mut assembly =
-            Self { stores: Vec::new(), trees: Vec::new(), pieces: BTreeMap::new(), rules: Ignore::default() };
+        let mut assembly = Self {
+            stores: Vec::new(),
+            buffers: Vec::new(),
+            trees: Vec::new(),
+            pieces: BTreeMap::new(),
+            rules: Ignore::default(),
+        };
         assembly.add(store, pick.commit, &TreePath::root(), sparse)?;
         Ok(assembly)
     }
@@ -65,6 +72,7 @@ impl Assembly {
             }
         }
         self.stores.push(store);
+        self.buffers.push(None);
         Ok(())
     }
 
@@ -173,6 +181,13 @@ impl Contents for Assembly {
 
     fn read(&mut self, file: &Listed) -> io::Result<Vec<u8>> {
         match self.pieces.get(&file.path) {
+            Some(Piece::Blob { store, id, .. }) => {
+                let buffers = self.buffers[*store].take().unwrap_or_default();
+                let mut reader = self.stores[*store].reader_with(buffers);
+                let bytes = reader.blob(*id).map(<[u8]>::to_vec).map_err(io::Error::other);
+                self.buffers[*store] = Some(reader.into_buffers());
+                bytes
+            }
             Some(piece) => self.bytes(piece),
             None => Err(io::ErrorKind::NotFound.into()),
         }

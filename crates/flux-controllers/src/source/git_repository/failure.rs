@@ -24,6 +24,12 @@ pub(super) enum Failure {
     #[error("failed to checkout and determine revision: unable to construct auth method with options: {0}")]
     AuthMethod(String),
     #[error("failed to configure authentication options: {0}")]
+    Cloud(String),
+    #[error(
+        "to use spec.serviceAccountName for provider authentication please enable the ObjectLevelWorkloadIdentity feature gate in the controller"
+    )]
+    GateDisabled,
+    #[error("failed to configure authentication options: {0}")]
     App(#[from] github_app::Error),
     #[error("failed to configure proxy options: {0}")]
     Proxy(String),
@@ -72,6 +78,8 @@ impl Failure {
             | Failure::Login(_)
             | Failure::AuthMethod(_)
             | Failure::App(_)
+            | Failure::Cloud(_)
+            | Failure::GateDisabled
             | Failure::Proxy(_)
             | Failure::Url { .. }
             | Failure::Provider(_)
@@ -99,9 +107,12 @@ impl Failure {
             | Failure::AuthMethod(_)
             | Failure::Folder(_)
             | Failure::Sparse(_) => "GitOperationFailed",
-            Failure::Secret(_) | Failure::Login(_) | Failure::App(_) | Failure::Proxy(_) => {
-                "AuthenticationFailed"
-            }
+            Failure::Secret(_)
+            | Failure::Login(_)
+            | Failure::App(_)
+            | Failure::Cloud(_)
+            | Failure::Proxy(_) => "AuthenticationFailed",
+            Failure::GateDisabled => "FeatureGateDisabled",
             Failure::Provider(_) | Failure::NoAppSecret | Failure::NoAppData => {
                 "InvalidProviderConfiguration"
             }
@@ -122,7 +133,9 @@ impl Failure {
     fn retry(&self) -> Retry {
         match self {
             // Only a change of the object can help.
-            Failure::Url { .. } | Failure::NoTag | Failure::NoAppSecret => Retry::Stalled,
+            Failure::Url { .. } | Failure::NoTag | Failure::NoAppSecret | Failure::GateDisabled => {
+                Retry::Stalled
+            }
             // A change of the other object wakes this one.
             Failure::IncludeMissing(_) | Failure::IncludeEmpty(_) => Retry::Waiting(None),
             _ => Retry::Backoff,

@@ -36,7 +36,8 @@ fn artifact(object: &DynamicObject) -> Option<Artifact> {
 
 /// Wakes those that include a repository whose artifact changed.
 pub fn listen(cache: &Arc<Cache>, queue: &Arc<Queue>) {
-    let (queue, lookup) = (queue.clone(), Arc::downgrade(cache));
+    let queue = queue.clone();
+    let by_include = cache.index(KIND, included_by);
     cache.listen(KIND, move |change| {
         let of = |object: &Option<Arc<DynamicObject>>| object.as_deref().and_then(artifact);
         let (new, old) = (of(&change.new), of(&change.old));
@@ -45,19 +46,17 @@ pub fn listen(cache: &Arc<Cache>, queue: &Arc<Queue>) {
         }) else {
             return;
         };
-        let Some(cache) = lookup.upgrade() else { return };
-        for object in cache.list(KIND) {
-            let key = ObjectKey::of(&object);
-            let includes = |other: &GitRepository| {
-                other.spec.include.iter().any(|one| one.repository.name == change.key.name)
-            };
-            let wakes = key.namespace == change.key.namespace
-                && key != change.key
-                && decode::<GitRepository>(&object).is_ok_and(|other| includes(&other));
-            if wakes {
-                tracing::debug!(object = %key, revision = %new.revision, "an include changed");
-                queue.add(key, Cause::Change);
-            }
+        for key in by_include.find(&change.key.to_string()).into_iter().filter(|key| *key != change.key) {
+            tracing::debug!(object = %key, revision = %new.revision, "an include changed");
+            queue.add(key, Cause::Change);
         }
     });
+}
+
+/// The repositories that an object includes, by namespace and name.
+fn included_by(object: &DynamicObject) -> Vec<String> {
+    let Ok(repository) = decode::<GitRepository>(object) else { return Vec::new() };
+    let namespace = Object::namespace(&repository);
+    let key = |name: &str| ObjectKey::new(namespace, name).to_string();
+    repository.spec.include.iter().map(|include| key(&include.repository.name)).collect()
 }

@@ -21,7 +21,7 @@ impl GitRepositories {
         let (storage, spec, key) = (self.ctx.storage.clone(), job.object.spec.clone(), job.key());
         let current = job.status.artifact.as_ref().map(|artifact| artifact.revision.clone());
         let same_rules = job.status.observed_ignore == spec.ignore;
-        let stored = tokio::task::spawn_blocking(move || {
+        let stored = crate::reconcile::heavy(move || {
             let failed = |error: io::Error| Failure::Folder(format!("{}: {error}", place.folder.display()));
             let files = place.open().map_err(failed)?;
             let digest = files.digest().map_err(failed)?;

@@ -100,7 +100,7 @@ impl GitRepositories {
             key_exchange: ctx.options.ssh_kex_algos.clone(),
             host_keys: ctx.options.ssh_hostkey_algos.clone(),
         };
-        let connector = Connector::new(ctx.client.clone(), algorithms);
+        let connector = Connector::new(ctx.identity.clone(), algorithms);
         Self { ctx, hosts: Mutex::default(), connector }
     }
 
@@ -176,7 +176,7 @@ impl GitRepositories {
     ) -> Result<(flux_api::artifact::Artifact, Commit), Failure> {
         let (storage, spec, key) = (self.ctx.storage.clone(), job.object.spec.clone(), job.key());
         let included = included.to_vec();
-        let stored = tokio::task::spawn_blocking(move || {
+        let stored = crate::reconcile::heavy(move || {
             let Found { store, pick, commit } = found;
             let failed = |cause| Failure::Git { url: shown(&spec.url), listing: false, cause };
             let mut contents =

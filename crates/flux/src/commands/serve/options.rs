@@ -19,8 +19,7 @@ use crate::error::{CliError, fail};
 use crate::tree::{Invocation, serve};
 
 /// Flags of controllers that run, which nothing here reads yet: given, they are reported.
-const WITHOUT_EFFECT: &[&str] =
-    &["sops-vault-configmap", "export-http-path-metrics", "storage-value-log-file-size"];
+const WITHOUT_EFFECT: &[&str] = &["export-http-path-metrics", "storage-value-log-file-size"];
 
 /// The flags of one process, as one controller sees them.
 #[derive(Clone, Copy)]
@@ -178,6 +177,9 @@ pub(super) fn options(run: &Invocation) -> Result<ManagerOptions, CliError> {
                     no_cross_namespace_refs: flags.is("no-cross-namespace-refs"),
                     ssh_kex_algos: flags.list("ssh-kex-algos"),
                     ssh_hostkey_algos: flags.list("ssh-hostkey-algos"),
+                    default_service_account: flags.some("default-service-account"),
+                    token_cache_max_size: flags.number("token-cache-max-size")?,
+                    token_cache_max_duration: flags.duration("token-cache-max-duration")?,
                     upstream_only: flags.text("compat") == "upstream",
                 };
             }

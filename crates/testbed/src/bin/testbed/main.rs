@@ -23,7 +23,9 @@ const USAGE: &str = "usage:
   testbed bench-kustomizations FLUX CRDS COUNT OTHER-FILES [--without-upstream]
                              a fleet under this flux and under upstream's controllers, side by side
   testbed bench-helmreleases FLUX CRDS CHART|- COUNT OTHER-CRDS [--without-upstream]
-                             the same with releases of one chart, beside so many definitions of others";
+                             the same with releases of one chart, beside so many definitions of others
+  testbed bench-sources FLUX CRDS [--small] [--without-upstream] [git|oci|charts|large|index …]
+                             sources under this flux and under upstream's source-controller";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -60,6 +62,7 @@ fn run(arguments: &[&str]) -> Result<()> {
         ["run"] => standing::run(),
         ["bench-kustomizations", rest @ ..] => bench::kustomizations::run(rest),
         ["bench-helmreleases", rest @ ..] => bench::helm_releases::run(rest),
+        ["bench-sources", rest @ ..] => bench::sources::run(rest),
         _ => bail!("{USAGE}"),
     }
 }

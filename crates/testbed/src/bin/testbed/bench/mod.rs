@@ -3,6 +3,7 @@
 
 pub(super) mod helm_releases;
 pub(super) mod kustomizations;
+pub(super) mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
