@@ -30,7 +30,7 @@ pub struct Input {
 pub fn run(name: &str, rest: &[&str]) -> Result<()> {
     match (name, rest) {
         ("sources", rest) => return sources::run(rest),
-        ("kustomizations", []) => return kustomizations::run(),
+        ("kustomizations", rest) => return kustomizations::run(rest),
         ("helmreleases", []) => return helmreleases::run(),
         ("images", []) => return images::run(),
         (_, []) => {}

@@ -30,6 +30,7 @@ const USAGE: &str = "usage: cargo xtask <task>
                             helmreleases, images, sources [--small] [--without-upstream]
                             [git oci charts large index]),
                             or under load (apiserver)
+  bench kustomizations [COUNT:FILES[:first],…] [ours|ours=PATH|upstream|NAME=COMMAND LINE]…
   crds                      write manifests/crds from flux-api
   checklist [--write]       every line of docs/compatibility/*.md has an id and names tests that run
   docs                      write docs/reference from the code; links in Markdown and rustdoc are whole

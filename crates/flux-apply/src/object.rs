@@ -43,6 +43,12 @@ impl ObjectId {
         })
     }
 
+    /// The same object, whatever version of its API either speaks of.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (&self.group, &self.kind, &self.namespace, &self.name)
+            == (&other.group, &other.kind, &other.namespace, &other.name)
+    }
+
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }

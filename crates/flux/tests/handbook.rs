@@ -107,6 +107,10 @@ async fn new_commands(cluster: &Cluster, flux: &Flux<'_>) {
     );
     flux.fails("flux wait deployment/web", &["'deployment' is not a kind of Flux"]);
 
+    flux.fails(
+        "flux reconcile ks apps --release-prune 12ab34cd",
+        &["no prune of Kustomization apps is held"],
+    );
     flux.types("flux suspend ks apps --reason ticket-4711", &["✔ kustomization suspended"]);
     flux.types("flux get ks apps", &["True (ticket-4711)"]);
     flux.fails("flux why configmap/app -n default", &["Kustomization/flux-system/apps is suspended"]);

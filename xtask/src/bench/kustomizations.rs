@@ -1,6 +1,9 @@
-//! `cargo xtask bench kustomizations`: a fleet under our controllers and under upstream's, each on a real control plane.
+//! `cargo xtask bench kustomizations [SIZES] [IMPLEMENTATION…]`: fleets under our controllers and under upstream's, each on
+//! a real control plane of its own.
 //!
-//! `FLUX_BENCH_FLUX` names another binary of ours, `FLUX_BENCH_SIZES` other sizes than the budgets', as `count:files,…`.
+//! SIZES are `count:files,…`, the Kustomizations and the other files of the repository; `count:files:first` leaves out all
+//! implementations but the first. An IMPLEMENTATION is `ours` (a release build), `ours=PATH`, `upstream`, or `NAME=COMMAND
+//! LINE`. `FLUX_BENCH_FLUX` names the binary of `ours`, too.
 
 use std::path::PathBuf;
 
@@ -8,19 +11,26 @@ use anyhow::{Context, Result};
 
 use crate::cargo;
 
-/// Kustomizations and other files in the repository, as the budgets have them.
-const SIZES: &str = "100:2000,300:0";
+/// As the budgets have them, and what shows that the cost of each stays the same. Upstream takes too long for a thousand.
+const SIZES: &str = "100:2000,300:0,100:0:first,1000:0:first";
 
-pub fn run() -> Result<()> {
-    let (flux, crds) = (flux()?, crds()?);
-    let sizes = std::env::var("FLUX_BENCH_SIZES").unwrap_or_else(|_| SIZES.to_owned());
-    for size in sizes.split(',') {
-        let (count, files) = size.split_once(':').with_context(|| format!("'{size}' is not count:files"))?;
-        let mut command = cargo::cargo(&["run", "--quiet", "--package", "testbed", "--bin", "testbed", "--"]);
-        command.args(["bench-kustomizations", &flux, &crds, count, files]);
-        cargo::run(&mut command)?;
+pub fn run(arguments: &[&str]) -> Result<()> {
+    let (sizes, implementations) = match arguments {
+        [sizes, rest @ ..] if sizes.starts_with(|first: char| first.is_ascii_digit()) => (*sizes, rest),
+        rest => (SIZES, rest),
+    };
+    let implementations =
+        if implementations.is_empty() { &["ours", "upstream"][..] } else { implementations };
+    let crds = crds()?;
+    let mut command = cargo::cargo(&["run", "--quiet", "--package", "testbed", "--bin", "testbed", "--"]);
+    command.args(["bench-kustomizations", &crds, sizes]);
+    for implementation in implementations {
+        match *implementation {
+            "ours" => command.arg(format!("ours={}", flux()?)),
+            other => command.arg(other),
+        };
     }
-    Ok(())
+    cargo::run(&mut command)
 }
 
 /// The binary that is measured: a release build, unless another is named.

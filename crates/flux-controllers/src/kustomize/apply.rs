@@ -9,52 +9,92 @@ use super::brake::{self, Plan};
 use super::drift::{self, Manifests};
 use super::failure::Failure;
 use super::run::Run;
-use super::{drift_report, handover, health, identity, owners, self_management, teardown};
+use super::self_management::guard::Guard;
+use super::{drift_report, handover, health, identity, owners, teardown};
 use crate::reconcile::{Cause, ObjectKey};
 
 pub(super) const MANAGER: &str = "kustomize-controller";
 
 /// Applies, prunes and waits for health; what health is about comes back.
 pub(super) async fn apply(run: &mut Run<'_>, objects: Vec<Value>) -> Result<Applied, Failure> {
-    let mut options = options(run).map_err(|error| Failure::Apply(error.to_string()))?;
-    options.all_or_nothing =
-        !run.ctx.options.upstream_only && self_management::is_itself(&objects, run.object);
     let cluster = identity::cluster(run)
         .await
         .map_err(|error| Failure::Apply(format!("failed to build kube client: {}", error.message())))?;
-    let ids = flux_apply::identities(&cluster, &objects).await;
+    let mut guard = Guard::of(run, &objects).await;
+    if let Some(pinned) = guard.take_if(|guard| guard.is_pinned()) {
+        return Err(pinned.stay(run, &cluster).await);
+    }
+    if let Some(guard) = &mut guard {
+        guard.begin(run).await;
+    }
+    let Brought { old, new, changes, jobs } = match bring(run, &cluster, objects, guard.is_some()).await {
+        Ok(brought) => brought,
+        Err((failure, written)) => {
+            if let (Some(guard), false) = (guard, written) {
+                guard.nothing_was_written(run).await;
+            }
+            return Err(failure);
+        }
+    };
+    // What the controllers of a set need in order to roll is not deleted before they have.
+    if let Some(guard) = guard {
+        guard.settle(run, &cluster, &changes).await?;
+    }
+    prune(run, &cluster, &old, &new).await?;
+    let changed = changes.iter().any(is_written);
+    let applied = changes.into_iter().filter(|change| change.action != Action::Skipped);
+    let applied: Vec<ObjectId> = applied.map(|change| change.id).collect();
+    let checked = health::Checked { applied: applied.clone(), jobs: jobs.clone(), changed };
+    health::check(run, &cluster, checked).await?;
+    Ok(Applied { applied, jobs })
+}
+
+/// What is in the cluster after an apply, before anything is deleted.
+pub(super) struct Brought {
+    pub(super) old: Inventory,
+    pub(super) new: Inventory,
+    pub(super) changes: Vec<Change>,
+    jobs: Vec<ObjectId>,
+}
+
+/// Applies; with a failure comes whether anything was written.
+pub(super) async fn bring(
+    run: &mut Run<'_>,
+    cluster: &Cluster,
+    objects: Vec<Value>,
+    all_or_nothing: bool,
+) -> Result<Brought, (Failure, bool)> {
+    let mut options = options(run).map_err(|error| (Failure::Apply(error.to_string()), false))?;
+    options.all_or_nothing = all_or_nothing;
+    let ids = flux_apply::identities(cluster, &objects).await;
     let (old, new) = (run.inventory(), Inventory::of(&ids));
     let both = old.union(&new);
     if both != old {
         run.set_inventory(&both);
         // A crash after this must not leave objects that nobody knows of, so without it nothing is created.
         run.write().await.map_err(|error| {
-            Failure::Apply(format!("the inventory could not be written, so nothing was applied: {error}"))
+            let text = format!("the inventory could not be written, so nothing was applied: {error}");
+            (Failure::Apply(text), false)
         })?;
     }
     let jobs = jobs_with_ttl(&objects);
-    let changes = match apply_objects(run, &cluster, objects, options).await {
+    let changes = match apply_objects(run, cluster, objects, options).await {
         Ok(changes) => changes,
         Err(error) => {
             let listed = list(&error.changes, is_written);
-            let message = if listed.is_empty() { error.to_string() } else { format!("{error}\n{listed}") };
-            return Err(Failure::Apply(message));
+            let written = !listed.is_empty();
+            let message = if written { format!("{error}\n{listed}") } else { error.to_string() };
+            return Err((Failure::Apply(message), written));
         }
     };
     log(run, &changes);
     owners::report(run, &old, &changes);
     drift_report::report(run, &old, &changes);
     let listed = list(&changes, is_written);
-    let changed = !listed.is_empty();
-    if changed {
+    if !listed.is_empty() {
         run.tell_progress(listed);
     }
-    prune(run, &cluster, &old, &new).await?;
-    let applied = changes.into_iter().filter(|change| change.action != Action::Skipped);
-    let applied: Vec<ObjectId> = applied.map(|change| change.id).collect();
-    let checked = health::Checked { applied: applied.clone(), jobs: jobs.clone(), changed };
-    health::check(run, &cluster, checked).await?;
-    Ok(Applied { applied, jobs })
+    Ok(Brought { old, new, changes, jobs })
 }
 
 /// What nobody touched since it was last applied is left alone; what is applied now is remembered as such.
@@ -131,7 +171,8 @@ fn log(run: &Run<'_>, changes: &[Change]) {
     }
 }
 
-async fn prune(
+/// Deletes what is in `old` and not in `new`, as far as it may go by now.
+pub(super) async fn prune(
     run: &mut Run<'_>,
     cluster: &Cluster,
     old: &Inventory,
@@ -183,7 +224,7 @@ async fn prune(
     }
 }
 
-fn is_written(change: &Change) -> bool {
+pub(super) fn is_written(change: &Change) -> bool {
     matches!(change.action, Action::Created | Action::Configured)
 }
 

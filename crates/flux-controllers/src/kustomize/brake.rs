@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use flux_api::Object;
 use flux_api::condition::{self, ConditionStatus};
 use flux_apply::{Cluster, Inventory, ObjectId};
 use kube::Api;
@@ -11,6 +12,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::run::Run;
+use super::self_management;
 use crate::reconcile::Severity;
 
 /// Names the plan that may go.
@@ -71,9 +73,12 @@ pub(super) async fn plan(
     inventory: &Inventory,
 ) -> Plan {
     let mut plan = Plan::default();
+    let is_system = self_management::is_in(inventory, run.object);
     for id in gone {
         if is_protected(&id, run.namespace()) {
             plan.protected.push(id);
+        } else if is_system && is_needed(run, cluster, &id).await {
+            plan.held.push((id, "nothing can be applied without it".to_owned()));
         } else if let Some(why) = reason(cluster, &id, inventory).await {
             plan.held.push((id, why));
         } else {
@@ -87,6 +92,14 @@ pub(super) async fn plan(
         plan.delete.extend(held.into_iter().map(|(id, _)| id));
     }
     plan
+}
+
+/// Whether a set that no longer holds this object would be the last one that is applied.
+async fn is_needed(run: &Run<'_>, cluster: &Cluster, id: &ObjectId) -> bool {
+    match cluster.get(id).await {
+        Ok(Some(live)) => self_management::is_needed(id, &live, run.object),
+        Ok(None) | Err(_) => false,
+    }
 }
 
 /// Holds everything when too much of the inventory would go at once, where somebody asked for that.
@@ -203,8 +216,11 @@ pub(super) fn report(run: &mut Run<'_>, plan: &Plan) {
     }
     let name = plan.name();
     let message = format!(
-        "not deleted although Git dropped it: {}; to delete it, annotate this object with {RELEASE}: {name}, and reconcile",
-        held.join(", ")
+        "not deleted although Git dropped it: {}; to delete it, run `flux -n {} reconcile kustomization {} --release-prune {name}`, \
+         or annotate this object with {RELEASE}: {name}, and reconcile",
+        held.join(", "),
+        run.namespace(),
+        run.object.name(),
     );
     let known =
         condition::find(&run.status.conditions, CONDITION).is_some_and(|known| known.message == message);

@@ -116,7 +116,7 @@ pub(super) async fn build(run: &mut Run<'_>, inputs: Inputs, revision: &Revision
                     task.remotes.insert(name, fetched);
                 }
             }
-            Err(error @ Error::PathNotFound(_)) => return Err(Failure::Fetch(error.to_string())),
+            Err(error @ Error::PathNotFound(_)) => return Err(Failure::PathNotFound(error.to_string())),
             Err(error) => return Err(Failure::Build(error.to_string())),
         }
     }

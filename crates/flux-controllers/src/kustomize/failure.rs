@@ -15,6 +15,8 @@ pub(super) enum Failure {
     ArtifactGone(GoDuration),
     #[error("{0}")]
     Fetch(String),
+    #[error("{0}")]
+    PathNotFound(String),
     #[error("can't access '{0}', cross-namespace references have been blocked")]
     AccessDenied(String),
     #[error("can't access '{0}', ExternalArtifact feature gate is disabled")]
@@ -38,6 +40,12 @@ pub(super) enum Failure {
     Prune(String),
     #[error("{0}")]
     Unhealthy(String),
+    /// The controllers that a set of this system itself brought.
+    #[error("the controllers of this set are not ready: {0}")]
+    Controllers(String),
+    /// A set of this system itself did not come up, and the last good one is back.
+    #[error("{0}")]
+    RolledBack(String),
     /// The source has another artifact by now, which goes before the one that could not be had yet.
     #[error("the source has changed")]
     Superseded,
@@ -53,6 +61,7 @@ impl Failure {
             | Failure::NoArtifact(_)
             | Failure::ArtifactGone(_)
             | Failure::Fetch(_)
+            | Failure::PathNotFound(_)
             | Failure::Superseded => "ArtifactFailed",
             Failure::AccessDenied(_) | Failure::ExternalArtifactDenied(_) => "AccessDenied",
             Failure::InvalidExpression(_) => "InvalidCELExpression",
@@ -62,7 +71,8 @@ impl Failure {
             Failure::Build(_) => "BuildFailed",
             Failure::Apply(_) => "ReconciliationFailed",
             Failure::Prune(_) => "PruneFailed",
-            Failure::Unhealthy(_) => "HealthCheckFailed",
+            Failure::Unhealthy(_) | Failure::Controllers(_) => "HealthCheckFailed",
+            Failure::RolledBack(_) => "RolledBack",
             Failure::Preempted(_) => "HealthCheckCanceled",
         }
     }
@@ -79,9 +89,21 @@ impl Failure {
         )
     }
 
+    /// The same files and the same spec fail again.
+    pub(super) fn is_of_the_files(&self) -> bool {
+        self.is_final() || matches!(self, Failure::Build(_) | Failure::PathNotFound(_))
+    }
+
     /// The results that `.status.history` keeps.
     pub(super) fn is_remembered(&self) -> bool {
-        matches!(self, Failure::Apply(_) | Failure::Prune(_) | Failure::Unhealthy(_))
+        matches!(
+            self,
+            Failure::Apply(_)
+                | Failure::Prune(_)
+                | Failure::Unhealthy(_)
+                | Failure::Controllers(_)
+                | Failure::RolledBack(_)
+        )
     }
 
     /// Known to come and go with sources: the log says it, events do not.

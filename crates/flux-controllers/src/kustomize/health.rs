@@ -65,6 +65,31 @@ pub(super) async fn check(run: &mut Run<'_>, cluster: &Cluster, checked: Checked
     Err(Failure::Unhealthy(format!("health check failed after {took}: {problem}")))
 }
 
+/// Whether all of these are healthy now.
+pub(super) async fn are_current(run: &Run<'_>, cluster: &Cluster, ids: Vec<ObjectId>) -> bool {
+    let eyes = Eyes { cluster, judge: &run.judge, jobs: &[], fail_fast: true };
+    eyes.look(ids).await.objects.is_empty()
+}
+
+/// Waits until all of these are healthy; what is not when the time is up, or one has failed for good.
+pub(super) async fn settle(
+    run: &mut Run<'_>,
+    cluster: &Cluster,
+    ids: Vec<ObjectId>,
+) -> Result<Option<String>, Failure> {
+    let judge = run.judge.clone();
+    let eyes = Eyes { cluster, judge: &judge, jobs: &[], fail_fast: true };
+    let mut open = eyes.look(ids).await;
+    if !open.is_settled() {
+        let timeout = GoDuration::from(run.timeout());
+        let message = format!("Waiting for the controllers of this set with a timeout of {timeout}");
+        run.conditions().set(condition::RECONCILING, ConditionStatus::True, "Progressing", message);
+        run.write_progress().await;
+        open = wait(run, &eyes, open).await?;
+    }
+    Ok(open.problem())
+}
+
 fn fail_fast(run: &Run<'_>) -> bool {
     !run.ctx.options.gates.disable_fail_fast_behavior
 }

@@ -23,6 +23,7 @@ use super::build::Inputs;
 use super::failure::Failure;
 use super::observe;
 use super::run::{KIND, Run, STATUS_MANAGER, since};
+use super::self_management::guard;
 use super::unchanged::Remembered;
 use super::{Context, apply, build, dependencies, finalize, unchanged};
 use crate::reconcile::events::Happening;
@@ -85,7 +86,10 @@ async fn work(run: &mut Run<'_>) -> Next {
         run.note_request();
         return Next::OnChange.if_told(run.write().await);
     }
-    let result = bring_about(run).await;
+    let result = match bring_about(run).await {
+        Err(failure) => Err(guard::after(run, failure).await),
+        done => done,
+    };
     let next = conclude(run, result);
     run.note_request();
     next.if_told(run.write().await)
@@ -229,7 +233,9 @@ fn conclude_failure(run: &mut Run<'_>, failure: &Failure) -> Next {
         Failure::Dependency(_) | Failure::NoArtifact(_) | Failure::ArtifactGone(_) => {
             Next::RetryAfter(requeue)
         }
-        _ => Next::RetryAfter(run.retry().to_std()),
+        _ => {
+            Next::RetryAfter(run.again.map_or(run.retry().to_std(), |again| again.min(run.retry().to_std())))
+        }
     }
 }
 

@@ -14,17 +14,23 @@ use crate::tree::Invocation;
 
 use super::required_name;
 
-/// What a HelmRelease may be asked beside reconciling.
-#[derive(Debug, Clone, Copy)]
-struct Extra {
+/// What a HelmRelease may be asked beside reconciling, and what a Kustomization may be allowed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Extra<'a> {
     force: bool,
     reset: bool,
+    /// The plan of a held prune that may go.
+    release_prune: Option<&'a str>,
 }
+
+/// As the controller reads it.
+const RELEASE_PRUNE: &str = "fluxcd.rs/release-prune";
 
 pub(crate) async fn run(run: &Invocation, kind: &'static Kind) -> Result<(), CliError> {
     let name = required_name(run, kind.api.kind)?;
     let session = Session::open(run).await?;
-    let extra = Extra { force: run.is("force"), reset: run.is("reset") };
+    let extra =
+        Extra { force: run.is("force"), reset: run.is("reset"), release_prune: run.some("release-prune") };
     reconcile(&session, kind, name, run.is("with-source"), extra).await
 }
 
@@ -34,7 +40,7 @@ async fn reconcile(
     kind: &'static Kind,
     name: &str,
     with_source: bool,
-    extra: Extra,
+    extra: Extra<'_>,
 ) -> Result<(), CliError> {
     let object = session.get(kind.api, name).await?;
     if kind.is_static(&object) {
@@ -48,8 +54,10 @@ async fn reconcile(
         let source = source(kind, &object)?;
         let place = session.in_namespace(&source.namespace);
         let nested = *source.kind.api == api::HELM_CHART;
-        Box::pin(reconcile(&place, source.kind, &source.name, nested, Extra { force: false, reset: false }))
-            .await?;
+        Box::pin(reconcile(&place, source.kind, &source.name, nested, Extra::default())).await?;
+    }
+    if let Some(plan) = extra.release_prune {
+        check_plan(&object, plan)?;
     }
     let before = text(&object, "/status/lastHandledReconcileAt").to_owned();
     output::action(&format!("annotating {} {name} in {} namespace", kind.api.kind, session.namespace));
@@ -78,7 +86,22 @@ fn told(kind: &Kind, object: &Value) -> Result<(), CliError> {
     Ok(())
 }
 
-fn request(kind: &Kind, extra: Extra) -> Value {
+/// A plan is named by what it holds: whoever releases another one has not seen what would go.
+fn check_plan(object: &Value, plan: &str) -> Result<(), CliError> {
+    let held = condition(object, "PruneHeld").filter(|held| text(held, "/status") == "True");
+    let Some(held) = held else {
+        return Err(fail!("no prune of Kustomization {} is held", kinds::name(object)));
+    };
+    let message = text(held, "/message");
+    let named = message.split(&format!("{RELEASE_PRUNE}: ")).nth(1).and_then(|rest| rest.split(',').next());
+    match named {
+        Some(named) if named == plan => Ok(()),
+        Some(named) => Err(fail!("the prune that is held is plan {named}, not {plan}: {message}")),
+        None => Err(fail!("the plan of the prune that is held cannot be told: {message}")),
+    }
+}
+
+fn request(kind: &Kind, extra: Extra<'_>) -> Value {
     let now = Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%.9f%:z").to_string().replace("+00:00", "Z");
     let mut annotations = serde_json::Map::new();
     annotations.insert(names::RECONCILE_REQUEST.to_owned(), now.clone().into());
@@ -89,6 +112,9 @@ fn request(kind: &Kind, extra: Extra) -> Value {
                 annotations.insert(annotation.to_owned(), now.clone().into());
             }
         }
+    }
+    if let Some(plan) = extra.release_prune {
+        annotations.insert(RELEASE_PRUNE.to_owned(), plan.into());
     }
     json!({"metadata": {"annotations": annotations}})
 }
@@ -138,4 +164,29 @@ fn source(kind: &Kind, object: &Value) -> Result<Source, CliError> {
 
 fn row(kind: &api::Kind) -> Result<&'static Kind, CliError> {
     kinds::of_api(kind).ok_or_else(|| fail!("cannot reconcile source of kind {}", kind.kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_plan_that_is_held_is_released() {
+        let object = |message: &str| {
+            json!({
+                "metadata": {"name": "apps"},
+                "status": {"conditions": [{"type": "PruneHeld", "status": "True", "message": message}]},
+            })
+        };
+        let held = object(
+            "not deleted: PersistentVolumeClaim/a/data; annotate with fluxcd.rs/release-prune: 12ab, and reconcile",
+        );
+        assert!(check_plan(&held, "12ab").is_ok());
+        assert!(check_plan(&held, "12").unwrap_err().to_string().contains("is plan 12ab, not 12"));
+        assert!(check_plan(&object("something else"), "12ab").is_err());
+        assert!(check_plan(&json!({"metadata": {"name": "apps"}}), "12ab").is_err());
+        let kind = row(&api::KUSTOMIZATION).unwrap();
+        let request = request(kind, Extra { release_prune: Some("12ab"), ..Extra::default() });
+        assert_eq!(request["metadata"]["annotations"][RELEASE_PRUNE], "12ab");
+    }
 }

@@ -102,6 +102,7 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("uninstall", "keep-namespace", "leave the namespace"),
     ("reconcile helmrelease", "force", "install or upgrade once even if nothing changed"),
     ("reconcile helmrelease", "reset", "forget failures of the past"),
+    ("reconcile kustomization", "release-prune", "let the held prune of this plan go"),
     ("reconcile", "with-source", "reconcile the source first"),
     ("suspend", "all", "every object of the namespace"),
     ("suspend", "wait", "wait until what is under way has ended"),

@@ -49,7 +49,7 @@ pub(super) static ROWS: &[Row] = &[
     row("reconcile image update", "Ask for a ImageUpdateAutomation run, wait"),
     row("reconcile kustomization", "Ask for a Kustomization run, wait")
         .aliases(&["ks"])
-        .flags(&[boolean("with-source")]),
+        .flags(&[boolean("with-source"), string("release-prune", "")]),
     row("reconcile receiver", "Ask for a Receiver run, wait"),
     row("reconcile source", "Reconcile group for source kinds").args(Args::Group),
     // A source has no source, but handbooks write the flag all the same.

@@ -12,6 +12,11 @@ use serde_json::{Value, json};
 use testbed::git_server::{GitServer, Repository};
 use testbed::{Cluster, TemporaryNamespace};
 
+tokio::task_local! {
+    /// Set where a story is told with everything as upstream does it.
+    pub static AS_UPSTREAM: ();
+}
+
 /// The controllers, a namespace they watch, and a repository `fleet` they may fetch from.
 pub struct Flux {
     pub namespace: TemporaryNamespace,
@@ -72,6 +77,10 @@ impl Flux {
             most_retry: Duration::from_secs(2),
             ..ManagerOptions::new(self.controllers.clone(), storage, address)
         };
+        if AS_UPSTREAM.try_with(|()| ()).is_ok() {
+            options.kustomize.upstream_only = true;
+            options.automation.upstream_only = true;
+        }
         (self.tune)(&mut options);
         self.manager = Some(Manager::start(client, options).await.unwrap());
     }

@@ -16,6 +16,13 @@ crate::stories!(
     a_key_for_all_serves_those_who_name_none,
 );
 
+crate::parity!(
+    encrypted_secrets_and_generator_files_arrive_decrypted,
+    without_a_key_the_recipients_are_named_and_without_decryption_the_secret_is_refused,
+    a_file_changed_after_encryption_is_warned_about_or_refused,
+    a_key_for_all_serves_those_who_name_none,
+);
+
 const KEY: &str = include_str!("sops/key.agekey");
 const SECRET: &str = include_str!("sops/secret.yaml");
 const TAMPERED: &str = include_str!("sops/tampered.yaml");

@@ -14,6 +14,11 @@ crate::stories!(
     a_dependency_may_be_of_another_kind,
 );
 
+crate::parity!(
+    an_expression_decides_whether_a_dependency_is_ready,
+    an_expression_that_cannot_be_compiled_stalls_the_object,
+);
+
 async fn an_expression_decides_whether_a_dependency_is_ready(cluster: &Cluster) {
     let flux = start(
         cluster,

@@ -15,6 +15,13 @@ crate::stories!(
     health_checks_by_name_default_to_apps,
 );
 
+crate::parity!(
+    an_expression_tells_the_health_of_a_kind,
+    a_failed_object_ends_the_wait_and_a_push_recovers,
+    a_new_commit_does_not_wait_for_an_old_wait,
+    health_checks_by_name_default_to_apps,
+);
+
 fn condition<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
     object["status"]["conditions"].as_array()?.iter().find(|one| one["type"] == name)
 }

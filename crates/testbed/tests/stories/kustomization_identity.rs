@@ -17,6 +17,14 @@ crate::stories!(
     references_across_namespaces_can_be_blocked,
 );
 
+crate::parity!(
+    an_account_that_is_blank_or_missing_is_refused,
+    a_tenant_does_what_its_account_may_and_no_more,
+    with_a_default_account_nobody_acts_as_the_controller,
+    a_kubeconfig_in_a_secret_leads_to_another_cluster,
+    references_across_namespaces_can_be_blocked,
+);
+
 async fn an_account_that_is_blank_or_missing_is_refused(cluster: &Cluster) {
     let flux = start(cluster, &[("apps/a.yaml", &config_map("a", "one"))]).await;
     for (name, account, text) in [

@@ -13,6 +13,12 @@ crate::stories!(
     a_source_that_is_down_does_not_stop_what_it_brought,
 );
 
+crate::parity!(
+    several_sources_are_one_tree_and_each_wakes_it,
+    a_remote_base_is_fetched_unless_that_is_forbidden,
+    a_source_that_is_down_does_not_stop_what_it_brought,
+);
+
 async fn second_repository(flux: &Flux, files: &[(&str, &str)]) -> testbed::git_server::Repository {
     let other = flux.server.create("other").unwrap();
     other.commit("first", files).unwrap();

@@ -31,7 +31,10 @@ mod kustomization_drift;
 mod kustomization_health;
 mod kustomization_identity;
 mod kustomization_kill;
+mod kustomization_latency;
 mod kustomization_prune;
+mod kustomization_renames;
+mod kustomization_self_management;
 mod kustomization_sources;
 mod kustomization_swap;
 mod kustomization_teardown;
@@ -65,3 +68,19 @@ macro_rules! stories {
     };
 }
 pub(crate) use stories;
+
+/// Runs each of these stories, which are of what upstream does too, once more with `--compat=upstream`.
+macro_rules! parity {
+    ($($name:ident),+ $(,)?) => {
+        mod with_all_of_upstreams_behaviour {
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $name() {
+                    let cluster = testbed::Cluster::embedded().await.unwrap();
+                    crate::flux::AS_UPSTREAM.scope((), super::$name(&cluster)).await;
+                }
+            )+
+        }
+    };
+}
+pub(crate) use parity;

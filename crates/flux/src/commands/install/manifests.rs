@@ -284,6 +284,10 @@ impl Options {
                 labels["app.kubernetes.io/component"] = "flux".into();
             }
         }
+        // Nobody else could roll a broken one back: the old one stays until the new one lives. That it waits for the lease must
+        // not keep it from being counted, so what is asked is whether it lives.
+        deployment["spec"]["strategy"] =
+            json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
         let pod = &mut deployment["spec"]["template"]["spec"];
         pod["serviceAccountName"] = Component::Kustomize.name().into();
         pod["terminationGracePeriodSeconds"] = Component::Helm.grace_seconds().into();
@@ -292,6 +296,7 @@ impl Options {
         let mut args = vec!["serve".to_owned(), format!("--controllers={}", names.join(","))];
         args.extend(self.args(Component::Source));
         container["args"] = args.into();
+        container["readinessProbe"] = json!({"httpGet": {"path": "/healthz", "port": "healthz"}});
         container["ports"] = [("http", 9090), ("http-webhook", 9292), ("http-prom", 8080), ("healthz", 9440)]
             .map(|(name, number)| json!({"containerPort": number, "name": name, "protocol": "TCP"}))
             .to_vec()

@@ -66,6 +66,29 @@ fn single_is_one_deployment_and_the_same_services() {
     assert_eq!(find(&objects, "Service", "webhook-receiver")["spec"]["selector"]["app"], "flux");
 }
 
+/// Of one replica a quarter is none when rounded down, and one when rounded up: what the API server makes of no strategy.
+/// Those who serve artifacts write to one volume; kustomize-controller brings them back when they do not come up.
+#[test]
+fn deployments_roll_without_an_unavailable_replica() {
+    let objects = options(&Component::ALL).manifests().objects;
+    for component in Component::ALL {
+        let deployment = find(&objects, "Deployment", component.name());
+        let strategy = text(deployment, "/spec/strategy/type");
+        assert_eq!(
+            strategy,
+            if component.serves_artifacts() { "Recreate" } else { "" },
+            "{}",
+            component.name()
+        );
+        assert_eq!(deployment["spec"]["replicas"], 1);
+    }
+    let objects = Options { single: true, ..options(&Component::ALL) }.manifests().objects;
+    let deployment = find(&objects, "Deployment", "flux");
+    assert_eq!(deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"], 0);
+    let probe = deployment.pointer("/spec/template/spec/containers/0/readinessProbe/httpGet/path");
+    assert_eq!(probe.and_then(|path| path.as_str()), Some("/healthz"));
+}
+
 #[test]
 fn the_dockerfile_has_a_target_for_every_image() {
     let text = std::fs::read_to_string(repository().join("Dockerfile")).unwrap();

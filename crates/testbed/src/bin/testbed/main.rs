@@ -20,8 +20,9 @@ const USAGE: &str = "usage:
   testbed status             say whether they run
   testbed down               end them
   testbed run                like up, in the foreground
-  testbed bench-kustomizations FLUX CRDS COUNT OTHER-FILES [--without-upstream]
-                             a fleet under this flux and under upstream's controllers, side by side
+  testbed bench-kustomizations CRDS COUNT:FILES[:first],… IMPLEMENTATION…
+                             fleets under each implementation in turn: ours=PATH, upstream, or NAME=COMMAND LINE
+                             with {kubeconfig}, {storage} and {address}; a size with `first` only under the first
   testbed bench-helmreleases FLUX CRDS CHART|- COUNT OTHER-CRDS [--without-upstream]
                              the same with releases of one chart, beside so many definitions of others
   testbed bench-sources FLUX CRDS [--small] [--without-upstream] [git|oci|charts|large|index …]

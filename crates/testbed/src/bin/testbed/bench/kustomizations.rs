@@ -13,7 +13,10 @@ use testbed::git_server::GitServer;
 use testbed::process::Scratch;
 use testbed::reference::Controller;
 
-use super::{Bench, Implementation, Kind, LIMIT, NAMESPACE, Step, install_crds, is_ready, side_by_side};
+use super::{
+    Bench, Implementation, Kind, LIMIT, NAMESPACE, Step, budgets, install_crds, is_ready, measure_each,
+    ratios,
+};
 
 const UPSTREAM: [(Controller, &str); 2] =
     [(Controller::Source, "source-controller"), (Controller::Kustomize, "kustomize-controller")];
@@ -37,23 +40,83 @@ struct Fleet {
     other_files: usize,
 }
 
+/// One fleet, and whether only the first implementation is measured: upstream takes too long for a thousand.
+struct Size {
+    fleet: Fleet,
+    first_only: bool,
+}
+
 pub(in super::super) fn run(arguments: &[&str]) -> Result<()> {
-    let [ours, crds, kustomizations, other_files, peers @ ..] = arguments else {
-        bail!("usage: testbed bench-kustomizations FLUX CRDS COUNT OTHER-FILES [--without-upstream]");
+    let [crds, sizes, names @ ..] = arguments else {
+        bail!("usage: testbed bench-kustomizations CRDS COUNT:FILES[:first],… IMPLEMENTATION…");
     };
-    let fleet = Fleet { kustomizations: kustomizations.parse()?, other_files: other_files.parse()? };
-    eprintln!("{} Kustomizations, {} other files", fleet.kustomizations, fleet.other_files);
-    let mut implementations = vec![Implementation::Ours(ours.into(), "source,kustomize")];
-    if !peers.contains(&"--without-upstream") {
-        implementations.push(Implementation::Upstream(&UPSTREAM));
+    let sizes: Vec<Size> = sizes.split(',').map(size).collect::<Result<_>>()?;
+    let implementations: Vec<Implementation> = names
+        .iter()
+        .map(|name| Implementation::named(name, "source,kustomize", &UPSTREAM))
+        .collect::<Result<_>>()?;
+    if implementations.is_empty() {
+        bail!("name at least one implementation: ours=PATH, upstream, or NAME=COMMAND LINE");
     }
-    let rows = side_by_side(&implementations, async |one| measure(one, Path::new(crds), fleet).await)?;
-    println!(
-        "{}",
-        json!({"bench": "kustomizations", "kustomizations": fleet.kustomizations,
-        "other_files": fleet.other_files, "steps": rows})
-    );
+    let mut alone: Vec<(Fleet, Vec<Step>)> = Vec::new();
+    for Size { fleet, first_only } in sizes {
+        println!("{} Kustomizations, {} other files", fleet.kustomizations, fleet.other_files);
+        let chosen = if first_only { &implementations[..1] } else { &implementations[..] };
+        let (rows, all) = measure_each(chosen, async |one| measure(one, Path::new(crds), fleet).await)?;
+        if let [ours, theirs] = all.as_slice() {
+            ratios(ours, theirs).iter().for_each(|line| println!("{line}"));
+            budgets::held(fleet.kustomizations, ours, theirs).iter().for_each(|line| println!("{line}"));
+        }
+        println!(
+            "{}",
+            json!({"bench": "kustomizations", "kustomizations": fleet.kustomizations,
+            "other_files": fleet.other_files, "steps": rows})
+        );
+        alone.extend(all.into_iter().next().map(|steps| (fleet, steps)));
+    }
+    flatness(&alone).iter().for_each(|line| println!("{line}"));
     Ok(())
+}
+
+fn size(text: &str) -> Result<Size> {
+    let mut parts = text.split(':');
+    let (Some(count), Some(files), only, None) = (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        bail!("'{text}' is not COUNT:FILES or COUNT:FILES:first");
+    };
+    if only.is_some_and(|only| only != "first") {
+        bail!("'{text}' is not COUNT:FILES or COUNT:FILES:first");
+    }
+    let fleet = Fleet { kustomizations: count.parse()?, other_files: files.parse()? };
+    Ok(Size { fleet, first_only: only.is_some() })
+}
+
+/// What one Kustomization costs in the smallest and in the largest fleet that has no other files.
+fn flatness(alone: &[(Fleet, Vec<Step>)]) -> Vec<String> {
+    let bare = alone.iter().filter(|(fleet, _)| fleet.other_files == 0);
+    let Some((small, first)) = bare.clone().min_by_key(|(fleet, _)| fleet.kustomizations) else {
+        return Vec::new();
+    };
+    let Some((large, last)) = bare.max_by_key(|(fleet, _)| fleet.kustomizations) else { return Vec::new() };
+    if small.kustomizations == large.kustomizations {
+        return Vec::new();
+    }
+    let each = |cost: f64, fleet: &Fleet| cost * 1000.0 / fleet.kustomizations as f64;
+    let line = |(a, b): (&Step, &Step)| {
+        format!(
+            "{:<8} for each Kustomization of {} and of {}: CPU {:.1} and {:.1} ms, API server {:.1} and {:.1} ms, requests {:.1} and {:.1}",
+            a.name,
+            small.kustomizations,
+            large.kustomizations,
+            each(a.controllers, small),
+            each(b.controllers, large),
+            each(a.api_server, small),
+            each(b.api_server, large),
+            a.requests.values().sum::<usize>() as f64 / small.kustomizations as f64,
+            b.requests.values().sum::<usize>() as f64 / large.kustomizations as f64,
+        )
+    };
+    first.iter().zip(last).map(line).collect()
 }
 
 async fn measure(implementation: &Implementation, crds: &Path, fleet: Fleet) -> Result<Vec<Step>> {

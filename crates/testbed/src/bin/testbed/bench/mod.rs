@@ -1,6 +1,7 @@
 //! Fleets under ours and under upstream's controllers, each on a real control plane of its own, one after the other.
 //! What one step costs is measured here; what the steps are stands with each fleet. Only ratios mean anything.
 
+mod budgets;
 pub(super) mod helm_releases;
 pub(super) mod kustomizations;
 pub(super) mod sources;
@@ -21,18 +22,40 @@ use testbed::reference::{self, Controller, Tool};
 
 const NAMESPACE: &str = "default";
 const LIMIT: Duration = Duration::from_secs(15 * 60);
+/// Marks the requests of the bench itself: field manager of its writes, and label that nothing it watches has.
+const OWN: &str = "testbed";
 
 /// Whose controllers.
+#[derive(Clone)]
 enum Implementation {
     /// The binary, and which controllers it runs.
     Ours(PathBuf, &'static str),
     Upstream(&'static [(Controller, &'static str)]),
+    /// Any other: what it is called, and its command line, where `{kubeconfig}`, `{storage}` and `{address}` are filled in.
+    Other(String, String),
 }
 
 impl Implementation {
+    /// `ours=PATH`, `upstream`, or `NAME=COMMAND LINE`.
+    fn named(
+        text: &str,
+        controllers: &'static str,
+        upstream: &'static [(Controller, &'static str)],
+    ) -> Result<Self> {
+        Ok(match text.split_once('=') {
+            Some(("ours", path)) => Implementation::Ours(path.into(), controllers),
+            Some((name, command)) if !name.is_empty() && !command.trim().is_empty() => {
+                Implementation::Other(name.to_owned(), command.to_owned())
+            }
+            None if text == "upstream" => Implementation::Upstream(upstream),
+            _ => bail!("'{text}' is no implementation: ours=PATH, upstream, or NAME=COMMAND LINE"),
+        })
+    }
+
     fn name(&self) -> String {
         match self {
-            Implementation::Ours(..) => "ours".to_owned(),
+            Implementation::Ours(flux, _) => format!("ours {}", version(flux)),
+            Implementation::Other(name, _) => name.clone(),
             Implementation::Upstream(controllers) => {
                 let names: Vec<String> =
                     controllers.iter().map(|(one, _)| Tool::Controller(*one).name()).collect();
@@ -61,6 +84,16 @@ impl Implementation {
                 arguments.extend(store);
                 started.push(Supervised::start(flux, arguments, &scratch.join("ours.log"))?);
             }
+            Implementation::Other(name, command) => {
+                let command = command
+                    .replace("{kubeconfig}", &kubeconfig.to_string())
+                    .replace("{storage}", &scratch.display().to_string())
+                    .replace("{address}", &storage);
+                let mut arguments = vec![format!("KUBECONFIG={kubeconfig}")];
+                arguments.extend(command.split_whitespace().map(str::to_owned));
+                let log = scratch.join(format!("{name}.log"));
+                started.push(Supervised::start(Path::new("/usr/bin/env"), arguments, &log)?);
+            }
             Implementation::Upstream(controllers) => {
                 for (controller, name) in *controllers {
                     let binary = reference::binary(Tool::Controller(*controller), name)?;
@@ -81,6 +114,13 @@ impl Implementation {
         }
         Ok(started)
     }
+}
+
+/// What the program says its version is; nothing where it does not.
+fn version(program: &Path) -> String {
+    let output = std::process::Command::new(program).arg("--version").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    text.lines().next().and_then(|line| line.split_whitespace().last()).unwrap_or_default().to_owned()
 }
 
 /// What one step cost.
@@ -127,6 +167,18 @@ fn side_by_side(
     implementations: &[Implementation],
     measure: impl AsyncFn(&Implementation) -> Result<Vec<Step>>,
 ) -> Result<Vec<Value>> {
+    let (rows, all) = measure_each(implementations, measure)?;
+    if let [ours, theirs] = all.as_slice() {
+        ratios(ours, theirs).iter().for_each(|line| println!("{line}"));
+    }
+    Ok(rows)
+}
+
+/// The rows of the report, and the steps of each implementation.
+fn measure_each(
+    implementations: &[Implementation],
+    measure: impl AsyncFn(&Implementation) -> Result<Vec<Step>>,
+) -> Result<(Vec<Value>, Vec<Vec<Step>>)> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let mut rows = Vec::new();
     let mut all = Vec::new();
@@ -139,10 +191,7 @@ fn side_by_side(
         }
         all.push(steps);
     }
-    if let [ours, theirs] = all.as_slice() {
-        ratios(ours, theirs).iter().for_each(|line| println!("{line}"));
-    }
-    Ok(rows)
+    Ok((rows, all))
 }
 
 /// How the steps of one implementation compare to the same steps of another.
@@ -201,7 +250,7 @@ impl Bench {
         for entry in self.cluster.audit_log().since(mark)? {
             let agent = entry.user_agent.unwrap_or_default();
             // Our own requests, and those of Kubernetes to itself, are not the controllers'.
-            if !agent.starts_with("kube-") && !entry.request_uri.contains("fieldManager=testbed") {
+            if !agent.starts_with("kube-") && !entry.request_uri.contains(OWN) {
                 *requests.entry(entry.verb).or_insert(0) += 1;
             }
         }
@@ -247,7 +296,7 @@ impl Bench {
     /// Asks for a reconcile of each, with a token to know the answer by.
     async fn request(&self, kind: Kind, names: &[String], token: &str) -> Result<()> {
         let patch = json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": token}}});
-        let parameters = PatchParams { field_manager: Some("testbed".to_owned()), ..PatchParams::default() };
+        let parameters = PatchParams { field_manager: Some(OWN.to_owned()), ..PatchParams::default() };
         for name in names {
             self.api(kind).patch(name, &parameters, &Patch::Merge(&patch)).await?;
         }
@@ -258,7 +307,8 @@ impl Bench {
     /// thousand of them, looking at all after each change would cost more than what is measured.
     async fn until_all(&self, kind: Kind, count: usize, done: impl Fn(&Value) -> bool) -> Result<()> {
         let api = self.api(kind);
-        let mut events = std::pin::pin!(watcher::watcher(api, watcher::Config::default()));
+        let mut events =
+            std::pin::pin!(watcher::watcher(api, watcher::Config::default().labels(&format!("!{OWN}"))));
         let mut finished = BTreeSet::new();
         let all = async {
             while let Some(event) = events.next().await {
