@@ -41,7 +41,7 @@ use crate::source::skeleton::Sources;
 use crate::watcher::artifact_generator::{self, ArtifactGenerators};
 use crate::{helm, image, kustomize, notification, source, watcher};
 
-/// What is under way when the process is told to end has this long.
+/// What is under way when the process is told to end has this long, unless a flag says otherwise.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Debug)]
@@ -73,6 +73,8 @@ pub struct ManagerOptions {
     pub artifact_digest_algo: Algorithm,
     pub http_retry: u32,
     pub jitter_percent: u8,
+    /// How long what is under way may take when the process is told to end.
+    pub stop_within: Duration,
     /// Controllers that differ from the above.
     pub tuned: BTreeMap<Controller, Tuning>,
     pub source: source::Options,
@@ -150,6 +152,7 @@ impl ManagerOptions {
             artifact_digest_algo: Algorithm::Sha256,
             http_retry: 9,
             jitter_percent: 5,
+            stop_within: STOP_WITHIN,
             tuned: BTreeMap::new(),
             source: source::Options::upstream(),
             kustomize: kustomize::Options::default(),
@@ -193,6 +196,7 @@ pub struct Manager {
     tasks: JoinSet<()>,
     servers: Servers,
     notification: Option<notification::Running>,
+    stop_within: Duration,
 }
 
 /// Listeners end with whoever holds this.
@@ -235,8 +239,18 @@ impl Manager {
         let storage = storage(&options, &mut servers).await?;
         let cache = Arc::new(Cache::new(client.clone(), options.namespace.clone()));
         let (queues, tasks) = (Vec::new(), JoinSet::new());
-        let mut manager =
-            Self { client, cache, storage, metrics, leadership, queues, tasks, servers, notification };
+        let mut manager = Self {
+            client,
+            cache,
+            storage,
+            metrics,
+            leadership,
+            queues,
+            tasks,
+            servers,
+            notification,
+            stop_within: options.stop_within,
+        };
         manager.filter_at_the_server(&options);
         for controller in &options.controllers {
             manager.add(*controller, &options);
@@ -517,7 +531,7 @@ impl Manager {
             queue.close();
         }
         let under_way = async { while self.tasks.join_next().await.is_some() {} };
-        if tokio::time::timeout(STOP_WITHIN, under_way).await.is_err() {
+        if tokio::time::timeout(self.stop_within, under_way).await.is_err() {
             tracing::error!("what was under way did not end in time");
             self.tasks.abort_all();
         }

@@ -59,9 +59,49 @@ impl Ignore {
 #[derive(Clone, Debug)]
 struct Pattern {
     folder: Vec<String>,
-    parts: Vec<String>,
+    parts: Vec<Part>,
     includes: bool,
     folders_only: bool,
+}
+
+/// What stands between two slashes of a pattern. Every pattern is tried on every file, so the usual ones, which are a
+/// name or an ending, are not matched letter by letter.
+#[derive(Clone, Debug)]
+enum Part {
+    Empty,
+    /// `**`
+    Anything,
+    /// Holds `**` among other letters: a star as any other, but never between slashes.
+    Odd(Vec<char>),
+    Name(String),
+    /// `*.png`
+    Ending(String),
+    Glob(Vec<char>),
+}
+
+impl Part {
+    fn parse(text: &str) -> Self {
+        let plain = |text: &str| !text.contains(['*', '?', '[', '\\']);
+        match text.strip_prefix('*') {
+            _ if text.is_empty() => Part::Empty,
+            _ if text == "**" => Part::Anything,
+            _ if text.contains("**") => Part::Odd(text.chars().collect()),
+            _ if plain(text) => Part::Name(text.to_owned()),
+            Some(ending) if plain(ending) => Part::Ending(ending.to_owned()),
+            _ => Part::Glob(text.chars().collect()),
+        }
+    }
+
+    fn matches(&self, name: &str) -> bool {
+        match self {
+            Part::Empty => name.is_empty(),
+            // Within a single name two stars are one.
+            Part::Anything => true,
+            Part::Name(own) => own == name,
+            Part::Ending(ending) => name.ends_with(ending.as_str()),
+            Part::Glob(pattern) | Part::Odd(pattern) => glob(pattern, name),
+        }
+    }
 }
 
 impl Pattern {
@@ -84,7 +124,7 @@ impl Pattern {
         };
         Self {
             folder: folder.parts().map(str::to_owned).collect(),
-            parts: line.split('/').map(str::to_owned).collect(),
+            parts: line.split('/').map(Part::parse).collect(),
             includes,
             folders_only,
         }
@@ -102,8 +142,8 @@ impl Pattern {
     }
 
     /// A pattern without a slash may match any part of the path.
-    fn matches_a_part(&self, name: &str, path: &[&str], is_folder: bool) -> bool {
-        let Some(index) = path.iter().position(|part| glob(name, part)) else {
+    fn matches_a_part(&self, name: &Part, path: &[&str], is_folder: bool) -> bool {
+        let Some(index) = path.iter().position(|part| name.matches(part)) else {
             return false;
         };
         !(self.folders_only && !is_folder && index == path.len() - 1)
@@ -113,20 +153,21 @@ impl Pattern {
         let mut matched = false;
         let mut anywhere = false;
         for (index, part) in self.parts.iter().enumerate() {
-            match part.as_str() {
-                "" => {
+            match part {
+                Part::Empty => {
                     anywhere = false;
                     continue;
                 }
-                "**" if index == self.parts.len() - 1 => break,
-                "**" => {
+                Part::Anything if index == self.parts.len() - 1 => break,
+                Part::Anything => {
                     anywhere = true;
                     continue;
                 }
-                part if part.contains("**") || path.is_empty() => return false,
+                Part::Odd(_) => return false,
+                _ if path.is_empty() => return false,
                 _ => {}
             }
-            let found = if anywhere { path.iter().position(|name| glob(part, name)) } else { None };
+            let found = if anywhere { path.iter().position(|name| part.matches(name)) } else { None };
             match found {
                 Some(at) => path = &path[at + 1..],
                 None if anywhere => {
@@ -135,7 +176,7 @@ impl Pattern {
                     anywhere = false;
                     continue;
                 }
-                None if glob(part, path[0]) => path = &path[1..],
+                None if part.matches(path[0]) => path = &path[1..],
                 None => return false,
             }
             matched = true;
@@ -146,8 +187,7 @@ impl Pattern {
 }
 
 /// Go's `filepath.Match` on a single name: `*`, `?`, `[a-z]`, `[^a]` and backslash; a bad pattern matches nothing.
-fn glob(pattern: &str, name: &str) -> bool {
-    let pattern: Vec<char> = pattern.chars().collect();
+fn glob(pattern: &[char], name: &str) -> bool {
     let name: Vec<char> = name.chars().collect();
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -277,6 +317,10 @@ mod tests {
 
     #[test]
     fn classes_and_escapes() {
+        let glob = |pattern: &str, name: &str| Part::parse(pattern).matches(name);
+        assert!(glob("*.tar.gz", "x.tar.gz") && glob("*", "x") && glob("**", "x") && glob("a**c", "abbc"));
+        assert!(!glob("*.png", "png") && !glob("name", "names") && !glob("", "x"));
+        assert!(excluded("a**c", "x/abbc") && !excluded("x/a**c", "x/abbc"));
         assert!(glob("[a-c]x?", "bxz"));
         assert!(!glob("[^a-c]x", "bx"));
         assert!(glob("a\\*b", "a*b"));

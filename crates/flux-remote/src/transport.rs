@@ -170,6 +170,23 @@ pub fn shown(url: &url::Url) -> String {
     url.to_string()
 }
 
+/// An address as it was written, without what may be a password in it. Whoever logs in over SSH is no secret.
+pub fn shown_text(address: &str) -> String {
+    let Ok(mut url) = url::Url::parse(address) else {
+        return address.rsplit_once('@').map_or_else(|| address.to_owned(), |(_, rest)| rest.to_owned());
+    };
+    // In an HTTP address a user name alone may be a token, and so may the query.
+    if url.scheme().starts_with("http") {
+        let plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
+        return if plain { address.to_owned() } else { shown(&url) };
+    }
+    if url.password().is_none() {
+        return address.to_owned();
+    }
+    let _ = url.set_password(None);
+    url.to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,6 +195,18 @@ mod tests {
     fn what_is_shown_of_a_url_holds_no_secret() {
         let url = url::Url::parse("https://user:canary@host/path?sig=canary#canary").unwrap();
         assert_eq!(shown(&url), "https://host/path");
+    }
+
+    #[test]
+    fn an_address_is_shown_without_its_password() {
+        assert_eq!(shown_text("https://user:pass@host/a.git"), "https://host/a.git");
+        assert_eq!(shown_text("https://token@host/a.git"), "https://host/a.git");
+        assert_eq!(shown_text("https://host/charts?token=canary"), "https://host/charts");
+        assert_eq!(shown_text("ssh://git:pass@host/a.git"), "ssh://git@host/a.git");
+        assert_eq!(shown_text("ssh://git@host/a.git"), "ssh://git@host/a.git");
+        assert_eq!(shown_text("https://host/A.git"), "https://host/A.git");
+        assert_eq!(shown_text("oci://host/charts"), "oci://host/charts");
+        assert_eq!(shown_text("ssh://me:pass@[bad"), "[bad");
     }
 
     #[test]

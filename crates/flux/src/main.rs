@@ -37,6 +37,9 @@ fn start(words: &[String]) -> Result<(), CliError> {
             for flag in &run.notices {
                 output::data(&format!("Flag --{flag} has been deprecated, {}\n", tree::deprecation(flag)))?;
             }
+            if run.row.path.split(' ').next() == Some("serve") {
+                commands::serve::memory::settle();
+            }
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .enable_all()
                 .build()

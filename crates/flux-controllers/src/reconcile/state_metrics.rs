@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use flux_api::condition::{READY, RECONCILING, STALLED};
 use flux_api::kinds::Kind;
+use flux_remote::transport::shown_text;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::Value;
@@ -84,7 +85,7 @@ fn info(page: &mut Page, kind: &Kind, object: &Arc<DynamicObject>) {
         suspended,
         revision,
         source,
-        text(&["/spec/url"]),
+        &shown_text(text(&["/spec/url"])),
     ];
     page.number(&RESOURCE_INFO, &labels, 1.0);
 }

@@ -23,7 +23,7 @@ mod pruned;
 mod reconcile;
 mod reference;
 mod resume;
-mod serve;
+pub(crate) mod serve;
 mod stats;
 mod suspend;
 mod test;

@@ -10,7 +10,7 @@ use flux_api::source::{GitProvider, GitRepository};
 use flux_remote::cloud::{self, Provider};
 use flux_remote::git::github_app::{self, AppData, GithubApp};
 use flux_remote::git::{self, Address, Http, Remote, Ssh, SshAlgorithms, SshLogin};
-use flux_remote::transport::{self, Proxy, Transport};
+use flux_remote::transport::{self, Proxy, Transport, shown_text as shown};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
 use sha2::{Digest, Sha256};
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::super::cloud::{Asker, CloudIdentity};
 use super::super::credentials::{self, GitLogin};
-use super::failure::{Failure, shown};
+use super::failure::Failure;
 use super::hash;
 
 /// A token is asked for anew this long before it ends.

@@ -67,7 +67,10 @@ impl Assembly {
                     Mode::Executable => true,
                     Mode::Symlink | Mode::Submodule => continue,
                 };
-                let path = at.join(path.as_str()).map_err(|_| git::Error::UnsafePath(path.to_string()))?;
+                let path = match at.is_root() {
+                    true => path.clone(),
+                    false => at.join(path.as_str()).map_err(|_| git::Error::UnsafePath(path.to_string()))?,
+                };
                 self.pieces.insert(path, Piece::Blob { store: index, id: file.id, executable });
             }
         }

@@ -2,7 +2,6 @@
 
 use flux_remote::git;
 use flux_remote::git::github_app;
-use url::Url;
 
 use super::super::skeleton::{self, Retry};
 use super::super::{
@@ -168,36 +167,9 @@ fn git_message(url: &str, listing: bool, cause: &git::Error) -> String {
     }
 }
 
-/// An address without what may be a password in it.
-pub(super) fn shown(url: &str) -> String {
-    let Ok(mut parsed) = Url::parse(url) else {
-        return url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, rest)| rest.to_owned());
-    };
-    let is_http = parsed.scheme().starts_with("http");
-    if parsed.password().is_none() && (!is_http || parsed.username().is_empty()) {
-        return url.to_owned();
-    }
-    // In an HTTP address a user name alone may be a token.
-    let _ = parsed.set_password(None);
-    if is_http {
-        let _ = parsed.set_username("");
-    }
-    parsed.to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_address_is_shown_without_its_password() {
-        assert_eq!(shown("https://user:pass@host/a.git"), "https://host/a.git");
-        assert_eq!(shown("https://token@host/a.git"), "https://host/a.git");
-        assert_eq!(shown("ssh://git:pass@host/a.git"), "ssh://git@host/a.git");
-        assert_eq!(shown("ssh://git@host/a.git"), "ssh://git@host/a.git");
-        assert_eq!(shown("https://host/A.git"), "https://host/A.git");
-        assert_eq!(shown("ssh://me:pass@[bad"), "[bad");
-    }
 
     #[test]
     fn words_are_those_that_users_search_for() {

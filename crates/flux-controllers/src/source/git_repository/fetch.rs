@@ -7,10 +7,11 @@ use flux_remote::git::{
     self, Address, Checkout, Commit, Limits, Mode, ObjectStore, Oid, Pick, Remote, parse_submodules,
     submodule_address,
 };
+use flux_remote::transport::shown_text as shown;
 use tokio::time::Instant;
 
 use super::connect::Way;
-use super::failure::{Failure, shown};
+use super::failure::Failure;
 use super::{Found, GitRepositories, hash, reference};
 use crate::source::skeleton::Job;
 

@@ -26,11 +26,12 @@ use flux_api::kinds::{self, Kind};
 use flux_api::revision::Revision;
 use flux_api::source::{GitRepository, GitRepositoryStatus};
 use flux_remote::git::{Commit, ObjectStore, Pick, Reference, SshAlgorithms};
+use flux_remote::transport::shown_text as shown;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use self::failure::{Failure, shown};
+use self::failure::Failure;
 use super::skeleton::{self, Fetched, Job, Remote, Source};
 use super::{ARTIFACT_OUTDATED, Context, FETCH_FAILED, INCLUDE_UNAVAILABLE, SOURCE_VERIFIED};
 use crate::reconcile::ObjectKey;

@@ -4,6 +4,7 @@
 
 mod address;
 pub(super) mod log;
+pub(crate) mod memory;
 mod options;
 
 use flux_controllers::manager::Manager;
@@ -18,19 +19,22 @@ pub(super) async fn run(run: &Invocation) -> Result<(), CliError> {
     let client = Session::open(run).await?.client;
     let names: Vec<&str> = options.controllers.iter().map(|controller| controller.as_str()).collect();
     tracing::info!(controllers = names.join(","), "starting manager");
-    let mut end = std::pin::pin!(end());
+    let mut told = std::pin::pin!(end());
     let manager = tokio::select! {
         started = Manager::start(client, options) => started.map_err(|error| fail!("cannot start: {error}"))?,
-        ended = &mut end => return ended,
+        ended = &mut told => return ended,
     };
     let result = tokio::select! {
-        ended = &mut end => ended,
+        ended = &mut told => ended,
         // Another process works now; whatever this one still does would be done twice.
         () = manager.lost() => return Err(fail!("leader election lost")),
     };
     tracing::info!("stopping");
-    manager.stop().await;
-    result
+    // Told twice, it ends at once.
+    tokio::select! {
+        () = manager.stop() => result,
+        ended = end() => ended.and(Err(fail!("ended while something was under way"))),
+    }
 }
 
 /// The process was told to end, as Kubernetes (TERM) or a person (INT) does.

@@ -170,6 +170,7 @@ pub(super) fn options(run: &Invocation) -> Result<ManagerOptions, CliError> {
             Controller::Helm => {
                 options.http_retry = flags.number("http-retry")?;
                 options.helm = helm(&flags)?;
+                options.stop_within = flags.duration("graceful-shutdown-timeout")?;
             }
             Controller::Notification => options.notification = notification(&flags)?,
             Controller::ImageAutomation => {
@@ -504,6 +505,14 @@ mod tests {
         let bad =
             run("serve image-reflector-controller --storage-path=/tmp --storage-compression-threshold=0");
         assert!(super::options(&bad).unwrap_err().to_string().contains("greater than zero"));
+    }
+
+    #[test]
+    fn a_release_under_way_has_the_time_that_helm_controller_gives_it() {
+        assert_eq!(of("serve --controllers=helm").stop_within, Duration::from_secs(600));
+        let options = of("serve --controllers=helm --graceful-shutdown-timeout=45s");
+        assert_eq!(options.stop_within, Duration::from_secs(45));
+        assert_eq!(of("serve --controllers=source").stop_within, Duration::from_secs(20));
     }
 
     #[test]
