@@ -8,6 +8,7 @@ mod helmreleases;
 mod images;
 mod kustomizations;
 mod kustomize;
+mod notifications;
 mod sources;
 
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ pub fn run(name: &str, rest: &[&str]) -> Result<()> {
         ("kustomizations", rest) => return kustomizations::run(rest),
         ("helmreleases", []) => return helmreleases::run(),
         ("images", []) => return images::run(),
+        ("notifications", []) => return notifications::run(),
         (_, []) => {}
         (_, rest) => bail!("bench {name} takes no {}", rest.join(" ")),
     }
@@ -48,7 +50,7 @@ pub fn run(name: &str, rest: &[&str]) -> Result<()> {
         "kustomize" => kustomize::inputs(&folder)?,
         "helm" => helm::inputs(&folder)?,
         _ => bail!(
-            "no bench is called {name}; there are apiserver, kustomize, helm, kustomizations, helmreleases, images and sources"
+            "no bench is called {name}; there are apiserver, kustomize, helm, kustomizations, helmreleases, images, notifications and sources"
         ),
     };
     let ours = our_example(name)?;

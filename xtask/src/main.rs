@@ -27,9 +27,9 @@ const USAGE: &str = "usage: cargo xtask <task>
   corpus [CRATE]            the sets in ../shared (or $FLUX_SHARED): passed, failed, skipped, and each failure
   baseline TOOL             ask the real tool for the expected answers of crates/*/tests/cases again
   bench NAME                ours beside the real tool, in one run (kustomize, helm, kustomizations,
-                            helmreleases, images, sources [--small] [--without-upstream]
+                            helmreleases, sources [--small] [--without-upstream]
                             [git oci charts large index]),
-                            or under load (apiserver)
+                            or under load (apiserver, images, notifications)
   bench kustomizations [COUNT:FILES[:first],…] [ours|ours=PATH|upstream|NAME=COMMAND LINE]…
   crds                      write manifests/crds from flux-api
   checklist [--write]       every line of docs/compatibility/*.md has an id and names tests that run

@@ -299,3 +299,91 @@ fn completion_scripts_complete() {
         assert!(text.contains("reconcile") && text.contains("with-source"), "{shell}");
     }
 }
+
+/// Every tag with its place or the reason it has none; from the registry, with the Secret that the object names, or a file.
+#[test]
+fn an_image_policy_is_explained_tag_by_tag() {
+    use flux_api::kinds::{IMAGE_POLICY, IMAGE_REPOSITORY};
+    use testbed::http_server::Security;
+    use testbed::registry::{Access, Artifact, Blob, Options, Registry};
+
+    let access = Access::Token { user: "ann".into(), password: "canary".into(), anonymous_pull: false };
+    // Pages of three: all of them are read.
+    let options = Options { access, page_size: 3, ..Options::default() };
+    let registry = Registry::start_with(options, Security::Plain).unwrap();
+    for tag in ["main-1-aa", "main-10-bb", "main-9-cc", "dev-99-dd", "latest", "main-10-bb.sig"] {
+        let config = Blob { media_type: "application/vnd.oci.image.config.v1+json", bytes: tag.as_bytes() };
+        registry.put("org/app", tag, &Artifact { config, layers: &[], annotations: &[] }).unwrap();
+    }
+    let cluster = Cluster::with_definitions();
+    let image = format!("{}/org/app", registry.host());
+    let auths = json!({ "auths": { registry.host(): { "username": "ann", "password": "canary" } } });
+    cluster.runtime.block_on(async {
+        let client = Client::new(cluster.server.service(), "default");
+        let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(client, "default");
+        let secret = json!({
+            "metadata": { "name": "pull" }, "type": "kubernetes.io/dockerconfigjson",
+            "stringData": { ".dockerconfigjson": auths.to_string() },
+        });
+        secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
+    });
+    let repository =
+        |secret: &str| json!({ "image": image, "interval": "1h", "secretRef": { "name": secret } });
+    cluster.apply(&IMAGE_REPOSITORY, "app", repository("pull"));
+    let policy = |choice: serde_json::Value, filter: serde_json::Value| json!({ "imageRepositoryRef": { "name": "app" }, "policy": choice, "filterTags": filter });
+    let filter = json!({ "pattern": "^main-(?P<n>[0-9]+)-", "extract": "$n" });
+    cluster.apply(&IMAGE_POLICY, "app", policy(json!({ "numerical": {} }), filter.clone()));
+
+    let explain = |words: &[&str]| {
+        let words = [&["image", "explain", "policy"], words].concat();
+        let output = cluster.flux(&words);
+        (output.status.code(), String::from_utf8(output.stdout.clone()).unwrap(), said(&output))
+    };
+    let cells = |line: &str| line.split('\t').take(4).map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let (code, table, told) = explain(&["app", "-n", "default"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(!told.contains("canary") && !table.contains("canary"));
+    let rows: Vec<Vec<String>> = table.lines().map(cells).collect();
+    let expected = [
+        ["TAG", "ORDERED BY", "PLACE", "WHY"],
+        ["main-10-bb", "10", "1", "chosen"],
+        ["main-9-cc", "9", "2", "in the order, not the first"],
+        ["main-1-aa", "1", "3", "in the order, not the first"],
+        ["latest", "-", "-", "does not match filterTags.pattern '^main-(?P<n>[0-9]+)-'"],
+        ["dev-99-dd", "-", "-", "does not match filterTags.pattern '^main-(?P<n>[0-9]+)-'"],
+        ["main-10-bb.sig", "-", "-", "left out by the ImageRepository's exclusionList"],
+    ];
+    assert_eq!(rows, expected, "{table}");
+    assert!(told.contains(&format!("{image}:main-10-bb is chosen out of 6 tags")), "{told}");
+
+    // What was probably not meant is doubted, and what cannot be chosen fails.
+    cluster.apply(&IMAGE_POLICY, "app", policy(json!({ "alphabetical": {} }), filter));
+    let (code, table, told) = explain(&["app", "-n", "default"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(table.lines().nth(1).map(cells).unwrap()[0], "main-9-cc");
+    assert!(told.contains("use numerical"), "{told}");
+    cluster.apply(&IMAGE_POLICY, "none", policy(json!({ "semver": { "range": ">1" } }), json!({})));
+    let (code, table, told) = explain(&["none", "-n", "default"]);
+    assert_eq!(code, Some(1), "{told}");
+    assert_eq!(table.lines().filter(|line| line.contains("is no semantic version")).count(), 5, "{table}");
+    assert!(told.contains("no tag is chosen out of 6"), "{told}");
+
+    // A list that is at hand instead of the registry, with what no registry should say.
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "2.0.0\n1.0.0\n\u{1b}[31mevil\n3.0.0-rc.1\n").unwrap();
+    let (code, table, told) =
+        explain(&["none", "-n", "default", "--tags-from", file.path().to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(table.lines().nth(1).map(cells).unwrap(), ["2.0.0", "-", "1", "chosen"]);
+    assert!(table.contains("is no tag by the OCI distribution specification"), "{table}");
+    assert!(!table.contains('\u{1b}'), "{table:?}");
+
+    // What is missing is said in a line.
+    let (code, _, told) = explain(&["nobody", "-n", "default"]);
+    assert!(code == Some(1) && told.contains("\"nobody\" not found"), "{told}");
+    cluster.apply(&IMAGE_REPOSITORY, "app", repository("missing"));
+    let (code, _, told) = explain(&["none", "-n", "default"]);
+    assert!(code == Some(1) && told.contains("secrets \"missing\" not found"), "{told}");
+    let (code, _, told) = explain(&[]);
+    assert!(code == Some(1) && told.contains("image policy name is required"), "{told}");
+}

@@ -3,6 +3,8 @@
 //!
 //! There is no peer here: the work is held against fixed bounds, and this fails when one is passed.
 
+mod usage;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -125,7 +127,7 @@ async fn main() -> Result<()> {
     .await
     .with_context(|| testbed::process::last_lines(&scratch.path().join("flux.log"), 20))?;
     let wall = started.elapsed().as_secs_f64();
-    let (cpu, peak) = cost(&kubeconfig)?;
+    let (cpu, peak) = usage::of(&kubeconfig)?;
     let (asked, refused) = (site.asked.load(Ordering::Relaxed), site.refused.load(Ordering::Relaxed));
     println!(
         "{repositories} repositories of {count} tags: wall {wall:.1} s, CPU {cpu:.1} s, peak {peak:.1} MiB, \
@@ -165,23 +167,4 @@ async fn put(cluster: &Cluster, plural: &str, kind: &str, number: usize, spec: V
     let parameters = PatchParams::apply("testbed").force();
     objects(cluster, plural, kind).patch(&name, &parameters, &Patch::Apply(object)).await?;
     Ok(())
-}
-
-/// CPU seconds and the most memory in MiB of the process that was started with this kubeconfig.
-fn cost(kubeconfig: &str) -> Result<(f64, f64)> {
-    for entry in std::fs::read_dir("/proc")?.flatten() {
-        let Ok(command) = std::fs::read(entry.path().join("cmdline")) else { continue };
-        let command = String::from_utf8_lossy(&command).replace('\0', " ");
-        if !command.contains(kubeconfig) || !command.contains(" serve ") || command.contains("supervisor") {
-            continue;
-        }
-        let stat = std::fs::read_to_string(entry.path().join("stat"))?;
-        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-        let ticks = |at: usize| fields.get(at).and_then(|text| text.parse::<f64>().ok()).unwrap_or_default();
-        let status = std::fs::read_to_string(entry.path().join("status"))?;
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
-        let peak: f64 = peak.trim().trim_end_matches(" kB").trim().parse().unwrap_or_default();
-        return Ok(((ticks(11) + ticks(12)) / 100.0, peak / 1024.0));
-    }
-    bail!("the controller is gone")
 }

@@ -20,6 +20,7 @@ pub mod embedded;
 pub mod fault;
 pub mod git_server;
 pub mod http_server;
+pub mod otlp_collector;
 pub mod process;
 pub mod reference;
 pub mod registry;

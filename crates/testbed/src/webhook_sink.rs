@@ -20,6 +20,7 @@ pub struct Received {
     pub path: String,
     pub headers: HeaderMap,
     pub body: Bytes,
+    pub at: std::time::SystemTime,
 }
 
 impl Received {
@@ -94,7 +95,8 @@ async fn receive(
     body: Bytes,
 ) -> StatusCode {
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    let received = Received { method: method.to_string(), path: path.to_owned(), headers, body };
+    let (method, path, at) = (method.to_string(), path.to_owned(), std::time::SystemTime::now());
+    let received = Received { method, path, headers, body, at };
     record.received.lock().unwrap_or_else(PoisonError::into_inner).push(received);
     record.changed.notify_waiters();
     StatusCode::OK

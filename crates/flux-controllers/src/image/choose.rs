@@ -34,6 +34,8 @@ enum Rule {
 
 struct Filter {
     pattern: Regex,
+    /// As its author wrote it; compiling makes another text of it.
+    written: String,
     extract: Option<String>,
 }
 
@@ -173,7 +175,7 @@ impl Policy {
     fn why_not_a_candidate(&self, tag: &str, values: &[Candidate<'_>]) -> String {
         let Some(filter) = &self.filter else { return "left out".to_owned() };
         match filter.apply(tag) {
-            None => format!("does not match filterTags.pattern '{}'", filter.pattern.as_str()),
+            None => format!("does not match filterTags.pattern '{}'", filter.written),
             Some(value) => {
                 let other = values.iter().find(|one| one.value == value).map_or("another tag", |one| one.tag);
                 format!("'{other}' is ordered by the same text '{value}' and stands for it")
@@ -278,7 +280,8 @@ impl Filter {
         let pattern = filter.pattern.clone().unwrap_or_default();
         let compiled = gotemplate::compile_regex(&pattern)
             .map_err(|error| format!("invalid regular expression pattern '{pattern}': {error}"))?;
-        Ok(Self { pattern: compiled, extract: filter.extract.clone().filter(|text| !text.is_empty()) })
+        let extract = filter.extract.clone().filter(|text| !text.is_empty());
+        Ok(Self { pattern: compiled, written: pattern, extract })
     }
 
     /// What the tag is ordered by, if it matches.
@@ -436,7 +439,7 @@ mod tests {
 
     #[test]
     fn every_tag_is_explained_in_order() {
-        let filter = json!({ "pattern": "^v(.*)$", "extract": "$1" });
+        let filter = json!({ "pattern": "^v-?(.*)$", "extract": "$1" });
         let policy = policy(semver("1.x"), filter).unwrap();
         let tags = stored("v1.0.0 v1.1.0 v2.0.0 latest vnext");
         let explained = policy.explain(&tags);
@@ -447,7 +450,7 @@ mod tests {
         let lines: Vec<String> = explained.iter().map(line).collect();
         assert_eq!(lines[..2], ["v1.1.0 1", "v1.0.0 2"]);
         assert!(
-            lines.contains(&"latest: does not match filterTags.pattern '^v(.*)$'".to_owned()),
+            lines.contains(&"latest: does not match filterTags.pattern '^v-?(.*)$'".to_owned()),
             "{lines:?}"
         );
         assert!(lines.contains(&"vnext: is no semantic version with three parts".to_owned()), "{lines:?}");

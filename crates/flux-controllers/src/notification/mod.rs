@@ -36,6 +36,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::reconcile::events::Happening;
+use crate::reconcile::metrics::{EVENT_REQUEST_TIME, RECEIVER_REQUEST_TIME};
 use crate::reconcile::{Cache, Events, Metrics, Severity};
 use dispatch::Dispatcher;
 use duplicates::Duplicates;
@@ -46,6 +47,7 @@ use known::Known;
 use matching::Expressions;
 use receiver::Keys;
 use receiver::webhook::WebhookServer;
+use server::Counted;
 
 /// What a listener that is told to end has for the requests it is at.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
@@ -61,6 +63,8 @@ pub struct Options {
     pub no_cross_namespace_refs: bool,
     pub object_level_workload_identity: bool,
     pub default_service_account: Option<String>,
+    /// Whether the path of a request is told in metrics.
+    pub export_http_path_metrics: bool,
     /// How long to wait before a delivery is tried again; doubles each time.
     pub first_retry: Duration,
     /// Whether notifications leave this process. Without, what would be sent stands in the log: a fleet that is tried out
@@ -78,6 +82,7 @@ impl Options {
             no_cross_namespace_refs: false,
             object_level_workload_identity: false,
             default_service_account: None,
+            export_http_path_metrics: false,
             first_retry: Duration::from_secs(2),
             deliver: true,
         }
@@ -163,9 +168,13 @@ impl Running {
         let webhooks = TcpListener::bind(ctx.options.receiver_addr).await?;
         let (events_addr, receiver_addr) = (events.local_addr()?, webhooks.local_addr()?);
         let (metrics, answer) = (ctx.metrics.clone(), Arc::new(EventServer(ctx.clone())));
-        let events = server::serve(events, "events", answer, metrics.clone(), stop.clone());
+        let paths = ctx.options.export_http_path_metrics;
+        let counted = Counted { name: "events", times: &EVENT_REQUEST_TIME, handler: "/", paths };
+        let events = server::serve(events, counted, answer, metrics.clone(), stop.clone());
         let answer = Arc::new(WebhookServer(ctx.clone()));
-        let webhooks = server::serve(webhooks, "webhooks", answer, metrics, stop.clone());
+        let counted =
+            Counted { name: "webhooks", times: &RECEIVER_REQUEST_TIME, handler: receiver::PATH, paths };
+        let webhooks = server::serve(webhooks, counted, answer, metrics, stop.clone());
         let servers = vec![tokio::spawn(events), tokio::spawn(webhooks)];
         ctx.cache.start();
         Ok(Self { ctx, events_addr, receiver_addr, stop, servers })

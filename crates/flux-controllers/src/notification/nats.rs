@@ -1,58 +1,152 @@
 //! NATS: the event as a message of a subject, over NATS' own protocol. What is said is made by pure functions; only
-//! [`publish`] has a connection. TLS is not spoken: a server that wants it is told apart by name.
+//! [`publish`] has a connection.
+//!
+//! TLS begins after the server's first line, where the server demands it, the address begins with `tls://`, or the
+//! Provider brings certificates; then nothing is said in the clear, and whoever does not offer it is told nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use flux_remote::transport::Transport;
+use rustls::ClientConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls_platform_verifier::Verifier;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 use url::Url;
 
 use super::event::Event;
 use super::provider::Settings;
 
 const PORT: u16 = 4222;
+const MOST_SERVERS: usize = 16;
 const LONGEST_LINE: u64 = 1 << 20;
 /// Lines that a server may say before it answers.
 const MOST_LINES: usize = 16;
 const SEED: u8 = 18 << 3;
 const USER: u8 = 20 << 3;
 
+/// A server of the address.
+#[derive(Debug, PartialEq, Eq)]
+struct Server {
+    host: String,
+    port: u16,
+    /// Whether the address says that nothing goes without TLS.
+    secure: bool,
+}
+
 /// Connects, says who we are, publishes and waits until the server has it.
 pub async fn publish(event: &Event, settings: &Settings) -> Result<(), String> {
-    let (host, port) = address(settings)?;
+    let servers = servers(settings)?;
     let subject = subject(settings)?;
     let within = settings.timeout.max(Duration::from_millis(100));
-    let spoken = tokio::time::timeout(within, speak(&host, port, subject, event, settings));
+    let spoken = tokio::time::timeout(within, async {
+        let stream = connect(&servers, settings).await?;
+        speak(stream, subject, event, settings).await
+    });
     spoken.await.unwrap_or_else(|_| Err("the server did not answer in time".to_owned()))
 }
 
+trait Stream: AsyncBufRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncBufRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// A server that has said its first line.
+struct Connection {
+    stream: Box<dyn Stream>,
+    info: Info,
+    is_secure: bool,
+}
+
+/// The first server of a cluster that can be reached.
+async fn connect(servers: &[Server], settings: &Settings) -> Result<Connection, String> {
+    let mut problem = String::new();
+    for server in servers {
+        match TcpStream::connect((server.host.as_str(), server.port)).await {
+            Ok(stream) => return greet(stream, server, settings).await,
+            Err(error) => problem = lost(error),
+        }
+    }
+    Err(problem)
+}
+
+async fn greet(stream: TcpStream, server: &Server, settings: &Settings) -> Result<Connection, String> {
+    let mut stream = BufReader::new(stream);
+    let info = Info::read(&line(&mut stream).await?)?;
+    let certificates = settings.transport.ca.is_some() || settings.transport.client_certificate.is_some();
+    let wanted = server.secure || certificates;
+    if wanted && !info.tls_required && !info.tls_available {
+        return Err("the server offers no TLS, which the Provider asks for".to_owned());
+    }
+    if !wanted && !info.tls_required {
+        return Ok(Connection { stream: Box::new(stream), info, is_secure: false });
+    }
+    // Somebody in between might have put words into the server's mouth.
+    if !stream.buffer().is_empty() {
+        return Err("the server speaks before the TLS that it announces".to_owned());
+    }
+    let config = tls(&settings.transport)?;
+    let name = ServerName::try_from(server.host.clone())
+        .map_err(|_| "invalid NATS address: the host is no name and no address".to_owned())?;
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream.into_inner()).await;
+    let stream = stream.map_err(lost)?;
+    Ok(Connection { stream: Box::new(BufReader::new(stream)), info, is_secure: true })
+}
+
+/// The system's authorities and those of the Provider, and its certificate.
+fn tls(transport: &Transport) -> Result<ClientConfig, String> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let failed = |error: rustls::Error| format!("failed to get TLS config: {error}");
+    let extra: Result<Vec<CertificateDer<'static>>, _> =
+        CertificateDer::pem_slice_iter(transport.ca.as_deref().unwrap_or_default()).collect();
+    let extra = extra.map_err(|_| "failed to get TLS config: ca.crt is no certificate".to_owned())?;
+    let verifier = Verifier::new_with_extra_roots(extra, provider.clone()).map_err(failed)?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(failed)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let Some(pair) = &transport.client_certificate else { return Ok(builder.with_no_client_auth()) };
+    let wrong = || "failed to get TLS config: tls.crt and tls.key are no valid pair".to_owned();
+    let pem = pair.expose().as_bytes();
+    let chain: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let key = PrivateKeyDer::from_pem_slice(pem).map_err(|_| wrong())?;
+    builder.with_client_auth_cert(chain.map_err(|_| wrong())?, key).map_err(|_| wrong())
+}
+
+fn lost(error: std::io::Error) -> String {
+    format!("error connecting to server: {error}")
+}
+
 async fn speak(
-    host: &str,
-    port: u16,
+    connection: Connection,
     subject: &str,
     event: &Event,
     settings: &Settings,
 ) -> Result<(), String> {
-    let lost = |error: std::io::Error| format!("error connecting to server: {error}");
-    let stream = TcpStream::connect((host, port)).await.map_err(lost)?;
-    let mut stream = BufReader::new(stream);
-    let info = line(&mut stream).await?;
-    let hello = hello(&info, settings)?;
+    let Connection { mut stream, info, is_secure } = connection;
+    let hello = hello(&info, is_secure, settings)?;
     let payload = event.to_json();
     let mut words = format!("{hello}PUB {subject} {}\r\n", payload.len()).into_bytes();
     words.extend_from_slice(&payload);
     words.extend_from_slice(b"\r\nPING\r\n");
-    stream.get_mut().write_all(&words).await.map_err(lost)?;
+    stream.write_all(&words).await.map_err(lost)?;
+    stream.flush().await.map_err(lost)?;
     for _ in 0..MOST_LINES {
         let said = line(&mut stream).await?;
         match said.split_whitespace().next().unwrap_or_default() {
             "PONG" => return Ok(()),
-            "PING" => stream.get_mut().write_all(b"PONG\r\n").await.map_err(lost)?,
+            "PING" => {
+                stream.write_all(b"PONG\r\n").await.map_err(lost)?;
+                stream.flush().await.map_err(lost)?;
+            }
             "-ERR" => return Err(format!("error publishing message to server: {}", said.trim())),
             _ => {}
         }
@@ -60,32 +154,38 @@ async fn speak(
     Err("the server did not confirm the message".to_owned())
 }
 
-async fn line(stream: &mut BufReader<TcpStream>) -> Result<String, String> {
+async fn line(stream: &mut (impl AsyncBufRead + Unpin)) -> Result<String, String> {
     let mut bytes = Vec::new();
     let read = stream.take(LONGEST_LINE).read_until(b'\n', &mut bytes).await;
     match read {
         Ok(0) => Err("the server ended the connection".to_owned()),
         Ok(_) => String::from_utf8(bytes).map_err(|_| "the server speaks no NATS".to_owned()),
-        Err(error) => Err(format!("error connecting to server: {error}")),
+        Err(error) => Err(lost(error)),
     }
 }
 
-/// The first server of the address.
-fn address(settings: &Settings) -> Result<(String, u16), String> {
-    let first = settings.address.split(',').next().unwrap_or_default().trim();
-    if first.is_empty() {
+/// The servers of the address, in its order.
+fn servers(settings: &Settings) -> Result<Vec<Server>, String> {
+    let named: Vec<&str> =
+        settings.address.split(',').map(str::trim).filter(|one| !one.is_empty()).take(MOST_SERVERS).collect();
+    if named.is_empty() {
         return Err("NATS server (address) cannot be empty".to_owned());
     }
-    let text = if first.contains("://") { first.to_owned() } else { format!("nats://{first}") };
+    named.into_iter().map(server).collect()
+}
+
+fn server(text: &str) -> Result<Server, String> {
+    let text = if text.contains("://") { text.to_owned() } else { format!("nats://{text}") };
     let url = Url::parse(&text).map_err(|error| format!("invalid NATS address: {error}"))?;
-    match url.scheme() {
-        "nats" => {}
-        "tls" => return Err("invalid NATS address: TLS is not supported".to_owned()),
-        _ => return Err("invalid NATS address: it must begin with nats://".to_owned()),
-    }
+    let secure = match url.scheme() {
+        "nats" => false,
+        "tls" => true,
+        _ => return Err("invalid NATS address: it must begin with nats:// or tls://".to_owned()),
+    };
     let host =
         url.host_str().filter(|host| !host.is_empty()).ok_or("invalid NATS address: it has no host")?;
-    Ok((host.to_owned(), url.port().unwrap_or(PORT)))
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    Ok(Server { host, port: url.port().unwrap_or(PORT), secure })
 }
 
 /// A subject that would end the line would be a command of its own.
@@ -100,23 +200,27 @@ fn subject(settings: &Settings) -> Result<&str, String> {
     Ok(subject)
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Info {
     #[serde(default)]
     nonce: String,
     #[serde(default)]
     tls_required: bool,
+    #[serde(default)]
+    tls_available: bool,
+}
+
+impl Info {
+    fn read(line: &str) -> Result<Self, String> {
+        let info = line.strip_prefix("INFO ").ok_or("the server speaks no NATS")?;
+        Ok(serde_json::from_str(info.trim()).map_err(|_| "the server speaks no NATS")?)
+    }
 }
 
 /// `CONNECT …`: credentials win over an nkey, and that over a user and password.
-fn hello(info: &str, settings: &Settings) -> Result<String, String> {
-    let info = info.strip_prefix("INFO ").ok_or("the server speaks no NATS")?;
-    let info: Info = serde_json::from_str(info.trim()).map_err(|_| "the server speaks no NATS")?;
-    if info.tls_required {
-        return Err("the server requires TLS, which is not supported".to_owned());
-    }
+fn hello(info: &Info, is_secure: bool, settings: &Settings) -> Result<String, String> {
     let mut options = json!({
-        "verbose": false, "pedantic": false, "tls_required": false, "name": "NATS Provider Publisher",
+        "verbose": false, "pedantic": false, "tls_required": is_secure, "name": "NATS Provider Publisher",
         "lang": "rust", "version": "1", "protocol": 1,
     });
     let secret = |key: &str| {
@@ -225,7 +329,10 @@ mod tests {
     use super::*;
     use crate::notification::event::example;
     use flux_api::notification::ProviderType;
+    use rustls::ServerConfig;
+    use rustls::server::WebPkiClientVerifier;
     use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
 
     fn settings(address: &str) -> Settings {
         Settings {
@@ -242,24 +349,129 @@ mod tests {
         to_base32(&bytes)
     }
 
-    /// A server that says `answer` after a client's PING; what it heard comes back.
+    const INFO: &str = "INFO {\"nonce\":\"n\",\"max_payload\":1048576}\r\n";
+    const SECURE: &str = "INFO {\"nonce\":\"n\",\"tls_required\":true}\r\n";
+
+    /// Says `answer` after a client's PING; what it heard comes back.
+    async fn converse(mut stream: impl tokio::io::AsyncRead + AsyncWrite + Unpin, answer: &str) -> String {
+        let mut heard = Vec::new();
+        while !heard.ends_with(b"PING\r\n") {
+            let mut piece = [0; 4096];
+            let read = stream.read(&mut piece).await.unwrap_or_default();
+            if read == 0 {
+                return String::from_utf8(heard).unwrap();
+            }
+            heard.extend_from_slice(&piece[..read]);
+        }
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        String::from_utf8(heard).unwrap()
+    }
+
     async fn server(answer: &'static str) -> (String, tokio::task::JoinHandle<String>) {
+        server_with(INFO, None, answer).await
+    }
+
+    async fn server_with(
+        info: &'static str,
+        tls: Option<ServerConfig>,
+        answer: &'static str,
+    ) -> (String, tokio::task::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("nats://{}", listener.local_addr().unwrap());
         let heard = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
-            stream.write_all(b"INFO {\"nonce\":\"n\",\"max_payload\":1048576}\r\n").await.unwrap();
-            let mut heard = Vec::new();
-            while !heard.ends_with(b"PING\r\n") {
-                let mut piece = [0; 4096];
-                let read = stream.read(&mut piece).await.unwrap();
-                assert!(read > 0);
-                heard.extend_from_slice(&piece[..read]);
+            stream.write_all(info.as_bytes()).await.unwrap();
+            match tls {
+                None => converse(stream, answer).await,
+                Some(config) => match TlsAcceptor::from(Arc::new(config)).accept(stream).await {
+                    Ok(stream) => converse(stream, answer).await,
+                    Err(error) => format!("no TLS: {error}"),
+                },
             }
-            stream.write_all(answer.as_bytes()).await.unwrap();
-            String::from_utf8(heard).unwrap()
         });
         (address, heard)
+    }
+
+    /// An authority, a server that demands a certificate of it, and a client's certificate with its key.
+    fn mutual() -> (String, ServerConfig, String) {
+        use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let authority = params.self_signed(&key).unwrap().pem();
+        let issuer = Issuer::new(params, key);
+        let sign = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let key = KeyPair::generate().unwrap();
+            let signed = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
+            (signed.pem(), key.serialize_pem())
+        };
+        let (certificate, key) = sign(&["127.0.0.1"]);
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
+        let clients =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().unwrap();
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(clients)
+            .with_single_cert(
+                vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()],
+                PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap(),
+            )
+            .unwrap();
+        let (certificate, key) = sign(&["client"]);
+        (authority, config, format!("{certificate}{key}"))
+    }
+
+    #[tokio::test]
+    async fn tls_begins_where_either_side_asks_for_it_and_nothing_is_said_before() {
+        let (authority, config, pair) = mutual();
+        let (address, heard) = server_with(SECURE, Some(config.clone()), "PONG\r\n").await;
+        let mut settings = settings(&address);
+        (settings.username, settings.password) = ("u".to_owned(), "canary".to_owned().into());
+        settings.transport.ca = Some(authority.clone().into_bytes());
+        settings.transport.client_certificate = Some(pair.clone().into());
+        publish(&example(), &settings).await.unwrap();
+        let heard = heard.await.unwrap();
+        assert!(heard.contains("\"tls_required\":true") && heard.contains("PUB flux.events "), "{heard}");
+
+        // Without a certificate of its own, and without knowing the authority, it does not come in.
+        for (ca, client) in [(Some(authority.clone()), None), (None, Some(pair.clone()))] {
+            let (address, heard) = server_with(SECURE, Some(config.clone()), "PONG\r\n").await;
+            settings.address = address;
+            settings.transport.ca = ca.map(String::into_bytes);
+            settings.transport.client_certificate = client.map(Into::into);
+            assert!(publish(&example(), &settings).await.is_err());
+            assert!(!heard.await.unwrap().contains("canary"));
+        }
+
+        // A server that offers no TLS hears nothing from who wants it, and neither does one that speaks too early.
+        settings.transport = Transport::default();
+        let early = "INFO {\"tls_required\":true}\r\nPONG\r\n";
+        for (info, scheme, problem) in
+            [(INFO, "tls", "offers no TLS"), (early, "nats", "speaks before the TLS")]
+        {
+            let (address, heard) = server_with(info, None, "PONG\r\n").await;
+            settings.address = address.replace("nats://", &format!("{scheme}://"));
+            let error = publish(&example(), &settings).await.unwrap_err();
+            assert!(error.contains(problem), "{error}");
+            assert_eq!(heard.await.unwrap(), "");
+        }
+        settings.transport.ca = Some(b"-----BEGIN CERTIFICATE-----\ncanary".to_vec());
+        let (address, _) = server_with(SECURE, None, "").await;
+        settings.address = address;
+        let error = publish(&example(), &settings).await.unwrap_err();
+        assert!(error.starts_with("failed to get TLS config: ") && !error.contains("canary"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn the_next_server_of_a_cluster_is_tried() {
+        let (address, heard) = server("PONG\r\n").await;
+        publish(&example(), &settings(&format!("nats://127.0.0.1:1,{address}"))).await.unwrap();
+        assert!(heard.await.unwrap().contains("PUB flux.events "));
     }
 
     #[tokio::test]
@@ -288,7 +500,7 @@ mod tests {
         assert!(seed().starts_with("SU"));
         let mut settings = settings("nats://h");
         settings.data.insert("nkey".to_owned(), seed().into());
-        let hello = hello("INFO {\"nonce\":\"abc\"}", &settings).unwrap();
+        let hello = hello(&Info::read("INFO {\"nonce\":\"abc\"}").unwrap(), false, &settings).unwrap();
         let hello: Value = serde_json::from_str(hello.trim().strip_prefix("CONNECT ").unwrap()).unwrap();
         assert!(hello["nkey"].as_str().unwrap().starts_with('U'));
         let signature = URL_SAFE_NO_PAD.decode(hello["sig"].as_str().unwrap()).unwrap();
@@ -299,7 +511,7 @@ mod tests {
             seed()
         );
         settings.data.insert("creds".to_owned(), creds.into());
-        let hello = self::hello("INFO {\"nonce\":\"abc\"}", &settings).unwrap();
+        let hello = self::hello(&Info::read("INFO {\"nonce\":\"abc\"}").unwrap(), true, &settings).unwrap();
         assert!(
             hello.contains("\"jwt\":\"eyJ\"") && hello.contains("\"sig\"") && !hello.contains("\"nkey\"")
         );
@@ -307,27 +519,23 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_told_and_secrets_are_not_shown() {
-        let of = |address: &str| address_problem(&settings(address));
+        let of = |address: &str| servers(&settings(address)).err().unwrap_or_default();
         assert_eq!(of(""), "NATS server (address) cannot be empty");
-        assert_eq!(of("tls://h"), "invalid NATS address: TLS is not supported");
-        assert_eq!(of("http://h"), "invalid NATS address: it must begin with nats://");
-        assert_eq!(address(&settings("h:1,g:2")).unwrap(), ("h".to_owned(), 1));
+        assert_eq!(of("http://h"), "invalid NATS address: it must begin with nats:// or tls://");
+        assert_eq!(of("nats://"), "invalid NATS address: it has no host");
+        let found = servers(&settings("h:1, tls://g")).unwrap();
+        let server = |host: &str, port, secure| Server { host: host.to_owned(), port, secure };
+        assert_eq!(found, [server("h", 1, false), server("g", PORT, true)]);
         let mut settings = settings("h");
         settings.channel = "a\r\nPUB b 0".to_owned();
         assert!(subject(&settings).unwrap_err().contains("white space"));
         for (key, value) in [("nkey", "canary"), ("nkey", "SUcanary"), ("creds", "canary")] {
             settings.data = [(key.to_owned(), value.to_owned().into())].into();
-            let error = hello("INFO {}", &settings).unwrap_err();
+            let error = hello(&Info::read("INFO {}").unwrap(), false, &settings).unwrap_err();
             assert!(!error.contains("canary"), "{error}");
         }
-        settings.data.clear();
-        assert!(hello("INFO {\"tls_required\":true}", &settings).unwrap_err().contains("TLS"));
         for bad in ["", "HTTP/1.1 400", "INFO nonsense"] {
-            assert!(hello(bad, &settings).is_err());
+            assert_eq!(Info::read(bad).unwrap_err(), "the server speaks no NATS");
         }
-    }
-
-    fn address_problem(settings: &Settings) -> String {
-        address(settings).err().unwrap_or_default()
     }
 }

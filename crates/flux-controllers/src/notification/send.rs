@@ -53,13 +53,18 @@ pub async fn execute(ctx: &Context, provider: &Provider, delivery: &Delivery) ->
     }
     let steps = plan(&delivery.event, &settings)
         .map_err(|error| Failure::Setup(redacted(&error.to_string(), &settings)))?;
+    follow(steps, &settings, ctx.options.first_retry).await
+}
+
+/// Sends one request after the other, and those that follow from the answers.
+async fn follow(steps: Vec<Step>, settings: &Settings, first_wait: Duration) -> Result<(), Failure> {
     let mut waiting: std::collections::VecDeque<Step> = steps.into();
     for _ in 0..MOST_STEPS {
         let Some(step) = waiting.pop_front() else { return Ok(()) };
-        let answer = send(&step.request, &settings, ctx.options.first_retry).await?;
+        let answer = send(&step.request, settings, first_wait).await?;
         if let Some(then) = step.then {
             let next =
-                then(&answer).map_err(|error| Failure::Send(redacted(&error.to_string(), &settings)))?;
+                then(&answer).map_err(|error| Failure::Send(redacted(&error.to_string(), settings)))?;
             waiting.extend(next);
         }
     }
@@ -190,7 +195,9 @@ mod tests {
         let router = axum::Router::new().fallback(move |uri: http::Uri, headers: http::HeaderMap| {
             let index = count.fetch_add(1, Ordering::SeqCst);
             let code = codes[index.min(codes.len() - 1)];
-            let echo = format!("{uri} {headers:?}");
+            // A service that is careless with what it was sent.
+            let value = |name: &str| format!("{:?}", headers.get(name));
+            let echo = format!("{uri} {} {} {headers:?}", value("authorization"), value("dd-api-key"));
             async move {
                 let mut answer = http::Response::new(axum::body::Body::from(echo));
                 *answer.status_mut() = StatusCode::from_u16(code).unwrap();
@@ -241,6 +248,44 @@ mod tests {
         let request = plan(&crate::notification::event::example(), &settings).unwrap().remove(0).request;
         let error = send(&request, &settings, Duration::from_millis(1)).await.unwrap_err().to_string();
         assert!(error.starts_with("failed to execute request: ") && !error.contains("canary"), "{error}");
+    }
+
+    /// A wrong or expired token, and a service that is down: told with the code, without anything secret.
+    #[tokio::test]
+    async fn every_type_tells_of_a_refusal_and_shows_no_secret() {
+        use crate::notification::provider::tests::{ALL, complete, event_for};
+        for provider_type in ALL {
+            let mut settings = complete(*provider_type);
+            // These are at addresses of their own, whatever a Provider says, or speak no HTTP.
+            if matches!(
+                provider_type,
+                ProviderType::Telegram
+                    | ProviderType::GooglePubSub
+                    | ProviderType::AzureEventHub
+                    | ProviderType::Bitbucket
+                    | ProviderType::Nats
+            ) {
+                continue;
+            }
+            for (codes, tries) in [(&[401][..], 1), (&[403], 1), (&[503], TRIES as usize)] {
+                let (url, asked) = service(codes).await;
+                let host = url.strip_prefix("http://").and_then(|rest| rest.split('/').next()).unwrap();
+                settings.address = match provider_type {
+                    ProviderType::Sentry => format!("http://canary-key@{host}/1"),
+                    ProviderType::BitbucketServer => format!("http://{host}/scm/org/repo.git"),
+                    ProviderType::AzureDevOps => format!("http://{host}/org/project/_git/repo"),
+                    _ if settings.address.ends_with("/org/repo") => format!("http://{host}/org/repo"),
+                    _ => url,
+                };
+                let steps = plan(&event_for(*provider_type), &settings).unwrap();
+                let failure = follow(steps, &settings, Duration::from_millis(1)).await.unwrap_err();
+                let text = failure.to_string();
+                assert!(matches!(failure, Failure::Send(_)), "{provider_type}: {text}");
+                assert!(text.contains(&format!("status code {}", codes[0])), "{provider_type}: {text}");
+                assert!(!text.contains("canary"), "{provider_type}: {text}");
+                assert_eq!(asked.load(Ordering::SeqCst), tries, "{provider_type}");
+            }
+        }
     }
 
     #[test]

@@ -5,14 +5,14 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::reconcile::metrics::{Metrics, WEBHOOK_REQUESTS};
+use crate::reconcile::metrics::{Family, Metrics, WEBHOOK_REQUESTS};
 
 pub const LARGEST_BODY: usize = 3 << 20;
 const LARGEST_HEADERS: usize = 256 << 10;
@@ -39,10 +39,24 @@ pub trait Answer: Send + Sync + 'static {
     fn answer(self: Arc<Self>, head: Parts, body: Bytes) -> BoxFuture<'static, StatusCode>;
 }
 
+/// How a listener is called where it is counted.
+#[derive(Clone, Copy)]
+pub struct Counted {
+    pub name: &'static str,
+    pub times: &'static Family,
+    /// What stands for the path.
+    pub handler: &'static str,
+    /// Whether the path itself is told. One that nobody knows never is: callers would make up more without end.
+    pub paths: bool,
+}
+
+/// The longest path that is told.
+const LONGEST_PATH: usize = 256;
+
 /// Listens until `stop`; then ends what it is at.
 pub async fn serve(
     listener: TcpListener,
-    name: &'static str,
+    counted: Counted,
     answer: Arc<impl Answer>,
     metrics: Metrics,
     stop: CancellationToken,
@@ -60,13 +74,13 @@ pub async fn serve(
             Ok(accepted) => accepted,
             // Out of file descriptors, perhaps: give connections time to end.
             Err(error) => {
-                tracing::warn!(%error, listener = name, "connection not accepted");
+                tracing::warn!(%error, listener = counted.name, "connection not accepted");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
         let site = Site {
-            name,
+            counted,
             answer: answer.clone(),
             metrics: metrics.clone(),
             large_bodies: large_bodies.clone(),
@@ -90,7 +104,7 @@ async fn accept(
 }
 
 struct Site<A> {
-    name: &'static str,
+    counted: Counted,
     answer: Arc<A>,
     metrics: Metrics,
     large_bodies: Arc<Semaphore>,
@@ -122,35 +136,45 @@ async fn speak<A: Answer>(stream: TcpStream, site: Site<A>, stop: CancellationTo
 
 impl<A: Answer> Site<A> {
     async fn respond(&self, request: Request<Incoming>) -> Response<Body> {
+        let started = Instant::now();
         let (head, body) = request.into_parts();
+        let method = known(&head.method);
+        let path = self.counted.paths.then(|| head.uri.path().to_owned());
+        let status = self.status(head, body).await;
+        self.count(method, path.as_deref(), status, started.elapsed());
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = status;
+        // What was not read of a body cannot be told from the next request.
+        if matches!(
+            status,
+            StatusCode::PAYLOAD_TOO_LARGE
+                | StatusCode::REQUEST_TIMEOUT
+                | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+        ) {
+            response.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
+        }
+        response
+    }
+
+    async fn status(&self, head: Parts, body: Incoming) -> StatusCode {
         let headers: usize =
             head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
         if headers > LARGEST_HEADERS {
-            return self.closing(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+            return StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         }
         let read = tokio::time::timeout(BODY_WITHIN, self.read(body)).await;
-        let status = match read.unwrap_or(Err(StatusCode::REQUEST_TIMEOUT)) {
+        match read.unwrap_or(Err(StatusCode::REQUEST_TIMEOUT)) {
             Ok(body) => self.answer.clone().answer(head, body).await,
             Err(status) => status,
-        };
-        // What was not read of a body cannot be told from the next request.
-        if matches!(status, StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT) {
-            return self.closing(status);
         }
-        self.status(status)
     }
 
-    fn status(&self, status: StatusCode) -> Response<Body> {
-        self.metrics.add(&WEBHOOK_REQUESTS, &[self.name, status.as_str()], 1.0);
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = status;
-        response
-    }
-
-    fn closing(&self, status: StatusCode) -> Response<Body> {
-        let mut response = self.status(status);
-        response.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
-        response
+    fn count(&self, method: &str, path: Option<&str>, status: StatusCode, took: Duration) {
+        let Counted { name, times, handler, .. } = self.counted;
+        self.metrics.add(&WEBHOOK_REQUESTS, &[name, status.as_str()], 1.0);
+        let is_known = status != StatusCode::NOT_FOUND && status != StatusCode::BAD_REQUEST;
+        let told = path.filter(|path| is_known && path.len() <= LONGEST_PATH).unwrap_or(handler);
+        self.metrics.observe(times, &[status.as_str(), told, method, ""], took.as_secs_f64());
     }
 
     async fn read(&self, body: Incoming) -> Result<Bytes, StatusCode> {
@@ -171,24 +195,72 @@ impl<A: Answer> Site<A> {
     }
 }
 
+/// A method by its name, unless somebody made it up.
+fn known(method: &Method) -> &'static str {
+    let usual = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::OPTIONS,
+    ];
+    let names = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+    usual.iter().position(|known| known == method).map_or("other", |index| names[index])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    struct Ok200;
+    use crate::reconcile::metrics::RECEIVER_REQUEST_TIME;
 
-    impl Answer for Ok200 {
-        fn answer(self: Arc<Self>, _: Parts, _: Bytes) -> BoxFuture<'static, StatusCode> {
-            Box::pin(async { StatusCode::OK })
+    /// Everything is well but what begins with `/no`, which is not there.
+    struct Mostly200;
+
+    impl Answer for Mostly200 {
+        fn answer(self: Arc<Self>, head: Parts, _: Bytes) -> BoxFuture<'static, StatusCode> {
+            let is_there = !head.uri.path().starts_with("/no");
+            Box::pin(async move { if is_there { StatusCode::OK } else { StatusCode::NOT_FOUND } })
         }
     }
 
     async fn started() -> (std::net::SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
+        started_with(false, Metrics::default()).await
+    }
+
+    async fn started_with(
+        paths: bool,
+        metrics: Metrics,
+    ) -> (std::net::SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-        let server = serve(listener, "test", Arc::new(Ok200), Metrics::default(), stop.clone());
+        let counted = Counted { name: "test", times: &RECEIVER_REQUEST_TIME, handler: "/hook/", paths };
+        let server = serve(listener, counted, Arc::new(Mostly200), metrics, stop.clone());
         (address, stop, tokio::spawn(server))
+    }
+
+    #[tokio::test]
+    async fn requests_are_counted_with_their_path_only_where_that_is_wanted() {
+        for (paths, told) in [(false, "/hook/"), (true, "/hook/x")] {
+            let metrics = Metrics::default();
+            let (address, stop, server) = started_with(paths, metrics.clone()).await;
+            for line in ["POST /hook/x", "GET /nowhere", "BREW /hook/x"] {
+                say(address, format!("{line} HTTP/1.1\r\nhost: x\r\n\r\n").into_bytes()).await;
+            }
+            stop.cancel();
+            server.await.unwrap();
+            let page = metrics.page();
+            let series = |code: &str, handler: &str, method: &str| {
+                let labels =
+                    format!("code=\"{code}\",handler=\"{handler}\",method=\"{method}\",service=\"\"");
+                page.contains(&format!("gotk_receiver_http_request_duration_seconds_count{{{labels}}} 1"))
+            };
+            assert!(series("200", told, "POST") && series("200", told, "other"), "{page}");
+            assert!(series("404", "/hook/", "GET"), "a path that nobody knows is not told: {page}");
+        }
     }
 
     /// Sends bytes and returns the status of the answer, or nothing when the connection was closed without one.

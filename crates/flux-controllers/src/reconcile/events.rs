@@ -1,7 +1,8 @@
 //! Events: as core/v1 Events beside the object and, where an address is given, to notification-controller.
 //!
-//! Sending happens behind a bounded queue and never holds up a reconcile. What does not fit is counted and
-//! dropped: the status says the same.
+//! Sending happens behind bounded queues and never holds up a reconcile. What does not fit is counted and
+//! dropped: the status says the same. The two ways have a queue each: an API server that is slow to write Events delays no
+//! message to a chat, and a notification-controller that is gone keeps no Event from being written.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,33 +61,37 @@ struct Told {
 
 #[derive(Clone)]
 pub struct Events {
-    queue: mpsc::Sender<Told>,
+    records: mpsc::Sender<Arc<Told>>,
+    /// To notification-controller, if there is one.
+    posts: Option<mpsc::Sender<Arc<Told>>>,
     dropped: Arc<AtomicU64>,
 }
 
 impl Events {
     /// Starts sending for `controller`; `address` is where notification-controller listens, if it does.
     pub fn start(client: Client, controller: &'static str, address: Option<String>) -> Self {
-        let (queue, told) = mpsc::channel(WAITING);
-        let sender = Sender {
-            client,
-            controller,
-            instance: std::env::var("HOSTNAME").unwrap_or_else(|_| controller.to_owned()),
-            address,
-            http: reqwest::Client::new(),
-            recent: BTreeMap::new(),
-        };
-        tokio::spawn(sender.run(told));
-        Self { queue, dropped: Arc::default() }
+        let instance = std::env::var("HOSTNAME").unwrap_or_else(|_| controller.to_owned());
+        let (records, told) = mpsc::channel(WAITING);
+        let recorder = Recorder { client, controller, instance: instance.clone(), recent: BTreeMap::new() };
+        tokio::spawn(recorder.run(told));
+        let posts = address.map(|address| {
+            let (posts, told) = mpsc::channel(WAITING);
+            tokio::spawn(Poster { controller, instance, address, http: reqwest::Client::new() }.run(told));
+            posts
+        });
+        Self { records, posts, dropped: Arc::default() }
     }
 
     /// Tells of `happening` at `object`. Annotations `event.toolkit.fluxcd.io/<key>` join its metadata.
     pub fn tell(&self, kind: &Kind, object: &DynamicObject, mut happening: Happening) {
         happening.metadata.extend(event_annotations(object));
         log(&happening);
-        let told = Told { involved: reference(kind, object), happening, at: Timestamp::now() };
-        if self.queue.try_send(told).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        let told = Arc::new(Told { involved: reference(kind, object), happening, at: Timestamp::now() });
+        let posts = self.posts.iter().filter(|_| told.happening.severity != Severity::Trace);
+        for queue in posts.chain([&self.records]) {
+            if queue.try_send(told.clone()).is_err() {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
@@ -134,23 +139,19 @@ fn reference(kind: &Kind, object: &DynamicObject) -> ObjectReference {
     }
 }
 
-struct Sender {
+/// Writes Events.
+struct Recorder {
     client: Client,
     controller: &'static str,
     instance: String,
-    address: Option<String>,
-    http: reqwest::Client,
     /// (uid, reason, message) → name of the Event, its count, when it was last raised.
     recent: BTreeMap<(String, String, String), (String, i32, Timestamp)>,
 }
 
-impl Sender {
-    async fn run(mut self, mut told: mpsc::Receiver<Told>) {
+impl Recorder {
+    async fn run(mut self, mut told: mpsc::Receiver<Arc<Told>>) {
         while let Some(one) = told.recv().await {
             self.record(&one).await;
-            if one.happening.severity != Severity::Trace {
-                self.post(&one).await;
-            }
         }
     }
 
@@ -213,9 +214,24 @@ impl Sender {
             ..Event::default()
         }
     }
+}
+
+/// Posts to notification-controller, one after the other: it is to hear of things in their order.
+struct Poster {
+    controller: &'static str,
+    instance: String,
+    address: String,
+    http: reqwest::Client,
+}
+
+impl Poster {
+    async fn run(self, mut told: mpsc::Receiver<Arc<Told>>) {
+        while let Some(one) = told.recv().await {
+            self.post(&one).await;
+        }
+    }
 
     async fn post(&self, told: &Told) {
-        let Some(address) = &self.address else { return };
         let body = json!({
             "involvedObject": told.involved,
             "severity": if told.happening.severity == Severity::Error { "error" } else { "info" },
@@ -228,7 +244,8 @@ impl Sender {
         });
         let mut delay = Duration::from_millis(500);
         for _ in 0..POST_TRIES {
-            let answer = self.http.post(address).json(&body).timeout(Duration::from_secs(5)).send().await;
+            let answer =
+                self.http.post(&self.address).json(&body).timeout(Duration::from_secs(5)).send().await;
             match answer.map(|answer| answer.status().as_u16()) {
                 // 429 means it was told before.
                 Ok(status) if status < 300 || status == 429 => return,
@@ -268,6 +285,40 @@ mod tests {
         .unwrap();
         let found: Vec<_> = event_annotations(&object).collect();
         assert_eq!(found, [("event.toolkit.fluxcd.io/commit".to_owned(), "sha1:1".to_owned())]);
+    }
+
+    /// An API server that never answers a write: the message is posted all the same.
+    #[tokio::test]
+    async fn a_slow_server_delays_no_message() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let (heard, mut said) = mpsc::channel(1);
+        let take = move |body: axum::Json<serde_json::Value>| async move {
+            heard.send(body.0).await.unwrap();
+        };
+        let router = axum::Router::new().fallback(axum::routing::post(take));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let stuck = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
+        });
+        let events = Events::start(Client::new(stuck, "default"), "test-controller", Some(address));
+        let object: DynamicObject = serde_json::from_value(json!({ "metadata": { "name": "a" } })).unwrap();
+        let happening = |message: &str, severity| Happening {
+            severity,
+            reason: "Because".to_owned(),
+            message: message.to_owned(),
+            metadata: BTreeMap::new(),
+        };
+        let kind = &flux_api::kinds::KUSTOMIZATION;
+        events.tell(kind, &object, happening("quiet", Severity::Trace));
+        events.tell(kind, &object, happening("loud", Severity::Info));
+        let heard = tokio::time::timeout(Duration::from_secs(20), said.recv()).await.unwrap().unwrap();
+        assert_eq!(heard["message"], "loud");
+        // What neither way has room for is counted.
+        for number in 0..WAITING + 10 {
+            events.tell(kind, &object, happening(&format!("{number}"), Severity::Trace));
+        }
+        assert!(events.dropped() >= 9, "{}", events.dropped());
     }
 
     #[test]

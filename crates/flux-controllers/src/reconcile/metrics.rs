@@ -112,6 +112,19 @@ pub static WEBHOOK_REQUESTS: Family = counter(
     "Requests to the event and webhook listeners by answer.",
     &["listener", "code"],
 );
+const HTTP: &[&str] = &["code", "handler", "method", "service"];
+pub static EVENT_REQUEST_TIME: Family = histogram(
+    "gotk_event_http_request_duration_seconds",
+    "The latency of the HTTP requests.",
+    HTTP,
+    request_buckets,
+);
+pub static RECEIVER_REQUEST_TIME: Family = histogram(
+    "gotk_receiver_http_request_duration_seconds",
+    "The latency of the HTTP requests.",
+    HTTP,
+    request_buckets,
+);
 
 pub static RECONCILES: Family = counter(
     "controller_runtime_reconcile_total",
@@ -200,6 +213,10 @@ fn runtime_buckets() -> &'static [f64] {
         1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0,
         40.0, 50.0, 60.0,
     ]
+}
+
+fn request_buckets() -> &'static [f64] {
+    &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]
 }
 
 fn queue_buckets() -> &'static [f64] {

@@ -665,8 +665,19 @@ impl Contents for StagedContents {
     }
 }
 
-/// Wakes generators when a source they take files from has another artifact.
+/// Wakes generators when a source they take files from has another artifact, and when they are no longer disabled, for
+/// which upstream waits to be asked.
 pub fn listen(cache: &Arc<Cache>, queue: &Arc<Queue>) {
+    let woken = queue.clone();
+    cache.listen(KIND, move |change| {
+        let annotation = |object: Option<&Arc<DynamicObject>>| {
+            object.and_then(|object| object.annotations().get(names::ARTIFACT_GENERATOR_RECONCILE).cloned())
+        };
+        let both = change.old.is_some() && change.new.is_some();
+        if both && annotation(change.old.as_ref()) != annotation(change.new.as_ref()) {
+            woken.add(change.key.clone(), Cause::Change);
+        }
+    });
     let sources = [
         &kinds::GIT_REPOSITORY,
         &kinds::OCI_REPOSITORY,

@@ -263,9 +263,19 @@ fn judge(report: &[String]) -> Result<(), Error> {
 fn read_only(error: Error) -> Error {
     let says_so = |text: &str| {
         let text = text.to_lowercase();
-        ["read only", "read-only", "deny updating", "denied to", "not allowed to push", "write access"]
-            .iter()
-            .any(|one| text.contains(one))
+        [
+            "read only",
+            "read-only",
+            "deny updating",
+            "denied to",
+            "not allowed to push",
+            "write access",
+            "authorized to write",
+            "permission to write",
+            "genericcontribute",
+        ]
+        .iter()
+        .any(|one| text.contains(one))
     };
     match error {
         Error::Forbidden => Error::ReadOnly("authorization failed".to_owned()),
@@ -326,6 +336,9 @@ mod tests {
         for text in [
             "ERROR: The key you are authenticating with has been marked as read only.",
             "Permission to org/repo.git denied to bot.",
+            "This deploy key does not have write access to this project.",
+            "Deploy Key: 7:flux is not authorized to write to org/repo.",
+            "TF401027: You need the Git 'GenericContribute' permission to perform this action.",
         ] {
             assert!(matches!(refused(text), Error::ReadOnly(_)), "{text}");
         }

@@ -30,6 +30,8 @@ pub struct Accounts {
     pub tokens: Vec<String>,
     /// Public keys in OpenSSH's one-line format.
     pub keys: Vec<String>,
+    /// Keys that may fetch but not push, as deploy keys are unless somebody ticks a box.
+    pub read_only_keys: Vec<String>,
 }
 
 /// Both servers and the folder of their repositories.

@@ -68,11 +68,11 @@ impl SshServer {
             preferred: Preferred::default(),
             ..server::Config::default()
         };
-        let keys = accounts
-            .keys
-            .iter()
-            .map(|line| PublicKey::from_openssh(line).context("read a public key"))
-            .collect::<Result<Vec<_>>>()?;
+        let read = |lines: &[String]| {
+            let keys = lines.iter().map(|line| PublicKey::from_openssh(line).context("read a public key"));
+            keys.collect::<Result<Vec<_>>>()
+        };
+        let keys = Keys { writers: read(&accounts.keys)?, readers: read(&accounts.read_only_keys)? };
         let client = Client {
             root,
             keys: Arc::new(keys),
@@ -80,6 +80,7 @@ impl SshServer {
             commands: Arc::default(),
             is_old,
             protocol: String::new(),
+            may_write: true,
             channel: None,
         };
         let (faults, commands) = (client.faults.clone(), client.commands.clone());
@@ -133,15 +134,32 @@ async fn accept(listener: std::net::TcpListener, config: Arc<server::Config>, cl
     }
 }
 
+/// Who may come in; everybody if there is nobody.
+struct Keys {
+    writers: Vec<PublicKey>,
+    readers: Vec<PublicKey>,
+}
+
+impl Keys {
+    fn is_empty(&self) -> bool {
+        self.writers.is_empty() && self.readers.is_empty()
+    }
+
+    fn has(keys: &[PublicKey], offered: &PublicKey) -> bool {
+        keys.iter().any(|known| known.key_data() == offered.key_data())
+    }
+}
+
 /// One connection.
 struct Client {
     root: PathBuf,
-    keys: Arc<Vec<PublicKey>>,
+    keys: Arc<Keys>,
     faults: Faults,
     commands: Arc<Mutex<Vec<String>>>,
     is_old: Arc<AtomicBool>,
     /// What the client says in `GIT_PROTOCOL`.
     protocol: String,
+    may_write: bool,
     channel: Option<Channel<Msg>>,
 }
 
@@ -154,6 +172,7 @@ impl Client {
             commands: self.commands.clone(),
             is_old: self.is_old.clone(),
             protocol: String::new(),
+            may_write: true,
             channel: None,
         }
     }
@@ -166,6 +185,9 @@ impl Client {
             "git-receive-pack" => "receive-pack",
             _ => return Err(format!("{program}: no such command here")),
         };
+        if service == "receive-pack" && !self.may_write {
+            return Err("this deploy key has been marked as read only".to_owned());
+        }
         let path = argument.trim().trim_matches('\'');
         let Some(folder) = backend::repository(&self.root, path) else {
             return Err(format!("repository '{path}' not found"));
@@ -193,9 +215,10 @@ impl server::Handler for Client {
     }
 
     async fn auth_publickey(&mut self, _user: &str, key: VerifiedPublicKey<'_>) -> Result<Auth> {
-        let offered = key.public_key.key_data();
-        let known = self.keys.iter().any(|known| known.key_data() == offered);
-        Ok(if known || self.keys.is_empty() { Auth::Accept } else { Auth::reject() })
+        let is_writer = Keys::has(&self.keys.writers, &key.public_key);
+        let is_reader = Keys::has(&self.keys.readers, &key.public_key);
+        self.may_write = is_writer || self.keys.is_empty();
+        Ok(if self.may_write || is_reader { Auth::Accept } else { Auth::reject() })
     }
 
     async fn channel_open_session(

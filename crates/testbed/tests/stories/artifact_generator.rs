@@ -16,6 +16,9 @@ crate::stories!(
     each_folder_of_a_pattern_gets_an_artifact_of_its_own,
     what_is_wrong_with_a_generator_is_said_on_it,
     a_lost_file_and_a_deleted_object_are_made_again,
+    an_artifact_has_the_revision_and_the_metadata_it_is_told_to_have,
+    an_annotation_disables_a_generator,
+    files_of_several_sources_are_merged_and_overwritten_into_several_artifacts,
 );
 
 const ALL: &[Controller] = &[Controller::Source, Controller::Kustomize, Controller::SourceWatcher];
@@ -152,4 +155,149 @@ async fn a_lost_file_and_a_deleted_object_are_made_again(cluster: &Cluster) {
     let again =
         |object: &Value| object["metadata"]["uid"] != first["metadata"]["uid"] && ready(object).0 == "True";
     flux.until(&EXTERNAL_ARTIFACT, "apps", "is there again", again).await;
+}
+
+async fn an_artifact_has_the_revision_and_the_metadata_it_is_told_to_have(cluster: &Cluster) {
+    let flux = start(cluster, &[("apps/web/a.yaml", &config_map("a", "one"))]).await;
+    let commit = flux.fleet.resolve("main").unwrap();
+    // Named like the alias of its source: upstream would put all files of the source into it.
+    let mut artifact = copy("fleet", "@fleet/apps/{app}/**");
+    artifact["revision"] = json!("@fleet");
+    let mut spec = generator(json!([artifact]));
+    spec["pathPattern"] = json!("@fleet/apps/{app}");
+    spec["commonMetadata"] = json!({
+        "labels": { "team": "a", "app": "common", "app.kubernetes.io/managed-by": "common" },
+        "annotations": { "note": "hello" },
+    });
+    flux.apply(&ARTIFACT_GENERATOR, "parts", spec.clone()).await;
+    flux.ready(&ARTIFACT_GENERATOR, "parts").await;
+    let published = flux.ready(&EXTERNAL_ARTIFACT, "fleet").await;
+    let revision = format!("main@sha1:{commit}");
+    assert_eq!(published["status"]["artifact"]["revision"], revision);
+    let metadata = &published["metadata"];
+    // Captures win over common labels, and the two of the generator over all.
+    assert_eq!((&metadata["labels"]["team"], &metadata["labels"]["app"]), (&json!("a"), &json!("web")));
+    assert_eq!(metadata["labels"]["app.kubernetes.io/managed-by"], "source-watcher");
+    assert_eq!(metadata["annotations"]["note"], "hello");
+    assert_eq!(published["metadata"].get("ownerReferences"), None);
+    let files = crate::sources::files(&published).await;
+    assert_eq!(files.iter().map(|(path, _)| path.as_str()).collect::<Vec<_>>(), ["a.yaml"]);
+
+    // Metadata that is no longer wished for goes.
+    spec.as_object_mut().unwrap().remove("commonMetadata");
+    flux.apply(&ARTIFACT_GENERATOR, "parts", spec).await;
+    let bare = |object: &Value| object["metadata"]["labels"].get("team").is_none();
+    let published = flux.until(&EXTERNAL_ARTIFACT, "fleet", "has no common metadata", bare).await;
+    assert_eq!(published["metadata"].get("annotations"), None);
+
+    // Two aliases that are not there.
+    let mut unknown = copy("other", "@fleet/apps/**");
+    unknown["revision"] = json!("@nobody");
+    flux.apply(&ARTIFACT_GENERATOR, "unknown", generator(json!([unknown]))).await;
+    let object = flux.not_ready(&ARTIFACT_GENERATOR, "unknown", "ValidationFailed").await;
+    assert!(ready(&object).2.contains("nobody"), "{}", ready(&object).2);
+}
+
+async fn an_annotation_disables_a_generator(cluster: &Cluster) {
+    let flux = start(cluster, &[("apps/a.yaml", &config_map("a", "one"))]).await;
+    let annotated = |value: &str| {
+        let spec = generator(json!([copy("apps", "@fleet/apps/**")]));
+        let object = json!({
+            "apiVersion": ARTIFACT_GENERATOR.api_version(), "kind": ARTIFACT_GENERATOR.kind,
+            "metadata": { "name": "parts", "annotations": { "source.extensions.fluxcd.io/reconcile": value } },
+            "spec": spec,
+        });
+        let api = flux.api(&ARTIFACT_GENERATOR);
+        async move {
+            let parameters = kube::api::PatchParams::apply("story").force();
+            api.patch("parts", &parameters, &kube::api::Patch::Apply(object)).await.unwrap();
+        }
+    };
+    // The case does not matter.
+    annotated("Disabled").await;
+    let object = flux.ready(&ARTIFACT_GENERATOR, "parts").await;
+    let message = "Initialized with reconciliation suspended";
+    assert_eq!(ready(&object), ("True", "ReconciliationDisabled", message));
+    flux.reconcile_as(&ARTIFACT_GENERATOR, "parts", "now").await;
+    let handled = |object: &Value| object["status"]["lastHandledReconcileAt"] == "now";
+    flux.until(&ARTIFACT_GENERATOR, "parts", "has noted the request", handled).await;
+    assert!(flux.api(&EXTERNAL_ARTIFACT).get_opt("apps").await.unwrap().is_none(), "nothing was made");
+
+    annotated("enabled").await;
+    let made = |object: &Value| ready(object).1 == "Succeeded";
+    flux.until(&ARTIFACT_GENERATOR, "parts", "made its artifact", made).await;
+    let first = flux.ready(&EXTERNAL_ARTIFACT, "apps").await["status"]["artifact"]["digest"].clone();
+
+    // Disabled later, it keeps what it made and makes nothing new.
+    annotated("disabled").await;
+    flux.fleet.commit("next", &[("apps/a.yaml", &config_map("a", "two"))]).unwrap();
+    let source = flux.fleet.resolve("main").unwrap();
+    flux.reconcile(&GIT_REPOSITORY, "fleet").await;
+    let fetched = |object: &Value| object["status"]["artifact"]["revision"] == format!("main@sha1:{source}");
+    flux.until(&GIT_REPOSITORY, "fleet", "has fetched", fetched).await;
+    flux.reconcile_as(&ARTIFACT_GENERATOR, "parts", "later").await;
+    let handled = |object: &Value| object["status"]["lastHandledReconcileAt"] == "later";
+    let object = flux.until(&ARTIFACT_GENERATOR, "parts", "has noted the request", handled).await;
+    assert_eq!(ready(&object).1, "Succeeded", "Ready stays what it was");
+    assert_eq!(flux.ready(&EXTERNAL_ARTIFACT, "apps").await["status"]["artifact"]["digest"], first);
+    flux.event("parts", "ReconciliationDisabled", "Reconciliation is disabled").await;
+    annotated("enabled").await;
+    let newer = |object: &Value| object["status"]["artifact"]["digest"] != first;
+    flux.until(&EXTERNAL_ARTIFACT, "apps", "is made again", newer).await;
+}
+
+async fn files_of_several_sources_are_merged_and_overwritten_into_several_artifacts(cluster: &Cluster) {
+    let base = "image:\n  tag: v1\n  name: web\nargs: [a, b]\n";
+    let flux = start(cluster, &[("chart/values.yaml", base), ("chart/Chart.yaml", "name: x\n")]).await;
+    let other = flux.server.create("overlay").unwrap();
+    other
+        .commit("first", &[("prod.yaml", "image:\n  tag: v2\nargs: [c]\n"), ("dev.yaml", "debug: true\n")])
+        .unwrap();
+    let spec =
+        json!({ "url": flux.server.http_url("overlay"), "interval": "1h", "ref": { "branch": "main" } });
+    flux.apply(&GIT_REPOSITORY, "overlay", spec).await;
+    let made = |name: &str, from: &str, strategy: &str| {
+        json!({ "name": name, "copy": [
+            { "from": "@fleet/chart/**", "to": "@artifact/", "exclude": ["*.md"] },
+            { "from": from, "to": "@artifact/values.yaml", "strategy": strategy },
+        ] })
+    };
+    let spec = json!({
+        "sources": [
+            { "alias": "fleet", "kind": "GitRepository", "name": "fleet" },
+            { "alias": "overlay", "kind": "GitRepository", "name": "overlay" },
+        ],
+        "artifacts": [made("prod", "@overlay/prod.yaml", "Merge"), made("dev", "@overlay/dev.yaml", "Overwrite")],
+    });
+    flux.apply(&ARTIFACT_GENERATOR, "charts", spec).await;
+    let object = flux.ready(&ARTIFACT_GENERATOR, "charts").await;
+    let inventory = object["status"]["inventory"].as_array().unwrap();
+    assert_eq!(inventory.len(), 2);
+    assert!(object["status"]["observedSourcesDigest"].as_str().unwrap().starts_with("sha256:"));
+    let values = async |name: &str| {
+        let published = flux.ready(&EXTERNAL_ARTIFACT, name).await;
+        let files = crate::sources::files(&published).await;
+        assert_eq!(files.len(), 2, "{files:?}");
+        files.into_iter().find(|(path, _)| path == "values.yaml").unwrap().1
+    };
+    assert_eq!(values("prod").await, "args:\n- c\nimage:\n  name: web\n  tag: v2\n");
+    assert_eq!(values("dev").await, "debug: true\n");
+    let digest = inventory[0]["digest"].as_str().unwrap();
+    let line = format!("{}/prod ({digest})", flux.namespace.name());
+    flux.event("charts", "Ready", &format!("external artifacts reconciled: {line}")).await;
+
+    // One source moves: what both are made of is built again, and the event tells of what changed only.
+    other.commit("next", &[("dev.yaml", "debug: false\n")]).unwrap();
+    flux.reconcile(&GIT_REPOSITORY, "overlay").await;
+    let digest = |object: &Value, at: usize| object["status"]["inventory"][at]["digest"].clone();
+    let before = digest(&object, 1);
+    let after = flux
+        .until(&ARTIFACT_GENERATOR, "charts", "made another dev", |object| {
+            digest(object, 1) != before && ready(object).0 == "True"
+        })
+        .await;
+    assert_eq!(digest(&after, 0), digest(&object, 0), "what did not change keeps its digest");
+    let changed = after["status"]["inventory"][1]["digest"].as_str().unwrap();
+    let line = format!("external artifacts reconciled: {}/dev ({changed})", flux.namespace.name());
+    flux.event("charts", "Ready", &line).await;
 }

@@ -33,7 +33,7 @@ fn accounts() -> Accounts {
     Accounts {
         passwords: vec![("ann".to_owned(), "pässword".to_owned())],
         tokens: vec!["t0ken".to_owned()],
-        keys: Vec::new(),
+        ..Accounts::default()
     }
 }
 

@@ -6,6 +6,7 @@ use axum::{Json, Router};
 use flux_api::kinds::{
     Controller, GIT_REPOSITORY, IMAGE_POLICY, IMAGE_REPOSITORY, IMAGE_UPDATE_AUTOMATION, KUSTOMIZATION,
 };
+use flux_controllers::reconcile::FeatureGates;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -27,10 +28,14 @@ crate::stories!(
     only_selected_policies_below_the_path_count,
     an_automation_that_cannot_work_says_why,
     a_read_only_credential_is_explained_before_anything_changes,
+    a_read_only_deploy_key_is_explained_before_anything_changes,
+    a_marker_that_is_not_followed_is_told_with_file_and_line,
     commits_are_signed_with_ssh_keys_too,
     removed_template_fields_stall_only_where_upstream_is_followed,
     a_suspended_automation_rests,
     a_pull_request_is_opened_once_at_each_host,
+    another_namespaces_repository_is_pushed_to_unless_that_is_forbidden,
+    gates_keep_a_branch_from_being_made_anew,
 );
 
 fn recorded(name: &str) -> String {
@@ -425,6 +430,72 @@ async fn a_read_only_credential_is_explained_before_anything_changes(cluster: &C
     pushed(&flux, "auto").await;
 }
 
+async fn a_read_only_deploy_key_is_explained_before_anything_changes(cluster: &Cluster) {
+    let flux = Flux::start(cluster, BOTH).await;
+    let registry = Registry::start().unwrap();
+    let (reader, writer) = (SshKey::generate().unwrap(), SshKey::generate().unwrap());
+    let accounts = Accounts {
+        keys: vec![writer.public().unwrap()],
+        read_only_keys: vec![reader.public().unwrap()],
+        ..Accounts::default()
+    };
+    let server = GitServer::start_with(accounts, Security::Plain).unwrap();
+    let fleet = server.create("fleet").unwrap();
+    // Nothing is to be changed yet: the key is looked at all the same, before the day it matters.
+    let head = fleet.commit("first", &[("a.yaml", &marked(&flux, "tag: '2.0.0' @app:tag@\n"))]).unwrap();
+    let known = server.known_hosts().unwrap();
+    flux.secret("login", &[("identity", &reader.private().unwrap()), ("known_hosts", &known)]).await;
+    let source = json!({
+        "url": server.ssh_url("fleet"), "interval": "1h", "ref": { "branch": "main" },
+        "secretRef": { "name": "login" },
+    });
+    flux.apply(&GIT_REPOSITORY, "fleet", source).await;
+    with_image(&flux, &registry, "2.0.0").await;
+    flux.apply(&IMAGE_UPDATE_AUTOMATION, "auto", automation(json!({}))).await;
+    let object = flux.not_ready(&IMAGE_UPDATE_AUTOMATION, "auto", "GitOperationFailed").await;
+    let namespace = flux.namespace.name();
+    let sentence = format!(
+        "failed to update source: the deploy key of GitRepository {namespace}/fleet is read-only, and image automation needs \
+         write access: allow write access for this key at the Git host, or put a key that has it into Secret \
+         {namespace}/login (the server said: "
+    );
+    assert!(ready(&object).2.starts_with(&sentence), "{}", ready(&object).2);
+    assert!(ready(&object).2.contains("marked as read only"), "{}", ready(&object).2);
+    flux.event("auto", "GitOperationFailed", "allow write access for this key").await;
+    assert_eq!(fleet.resolve("main").unwrap(), head);
+    assert_eq!(object["status"]["lastPushCommit"], Value::Null);
+    // Another key: the next try is well, and the next image is pushed.
+    flux.secret("login", &[("identity", &writer.private().unwrap()), ("known_hosts", &known)]).await;
+    flux.ready(&IMAGE_UPDATE_AUTOMATION, "auto").await;
+    push(&registry, "2.1.0");
+    flux.reconcile(&IMAGE_REPOSITORY, "app").await;
+    pushed(&flux, "auto").await;
+    assert!(fleet.read("main", "a.yaml").unwrap().contains("'2.1.0'"));
+}
+
+async fn a_marker_that_is_not_followed_is_told_with_file_and_line(cluster: &Cluster) {
+    let flux = Flux::start(cluster, BOTH).await;
+    let registry = Registry::start().unwrap();
+    let good = marked(&flux, "tag: '1' @app:tag@\n");
+    let broken = "a: 1\nb: v1 # {\"$imagepolicy\": \"app\"}\nc: v1 # {\"$imagepolicy\": 'ns:app'}\n";
+    let misplaced = marked(&flux, "values:\n  image: {name: x, tag: v1} @app@\n");
+    let files = [("good.yaml", good.as_str()), ("apps/broken.yaml", broken), ("misplaced.yml", &misplaced)];
+    flux.fleet.commit("first", &files).unwrap();
+    with_image(&flux, &registry, "2.0.0").await;
+    flux.git_repository("fleet").await;
+    flux.apply(&IMAGE_UPDATE_AUTOMATION, "auto", automation(json!({}))).await;
+    pushed(&flux, "auto").await;
+    for line in [
+        "apps/broken.yaml:2: 'app' lacks the namespace",
+        "apps/broken.yaml:3: write exactly",
+        "misplaced.yml:2: the marker has no effect on a mapping",
+    ] {
+        flux.event("auto", "InvalidMarker", line).await;
+    }
+    assert_eq!(flux.fleet.read("main", "apps/broken.yaml").unwrap() + "\n", broken);
+    assert_eq!(flux.fleet.read("main", "good.yaml").unwrap() + "\n", good.replace("'1'", "'2.0.0'"));
+}
+
 async fn commits_are_signed_with_ssh_keys_too(cluster: &Cluster) {
     let flux = Flux::start(cluster, &[Controller::Source, BOTH[0], BOTH[1]]).await;
     let registry = Registry::start().unwrap();
@@ -589,4 +660,56 @@ async fn a_pull_request_is_opened_once_at_each_host(cluster: &Cluster) {
     assert!(ready(&object).2.contains("failed to open a pull request: "), "{}", ready(&object).2);
     assert!(!object.to_string().contains("canary"));
     flux.not_ready(&IMAGE_UPDATE_AUTOMATION, "nowhere", "InvalidSourceConfiguration").await;
+}
+
+async fn another_namespaces_repository_is_pushed_to_unless_that_is_forbidden(cluster: &Cluster) {
+    let registry = Registry::start().unwrap();
+    let theirs = Flux::start(cluster, &[]).await;
+    // Neither being suspended nor being broken as a source matters: only its address and login do.
+    let spec = json!({
+        "url": theirs.server.http_url("fleet"), "interval": "1h", "ref": { "branch": "main" }, "suspend": true,
+    });
+    theirs.apply(&GIT_REPOSITORY, "fleet", spec).await;
+    let flux = Flux::start(cluster, BOTH).await;
+    let strict =
+        Flux::start_with(cluster, BOTH, |options| options.automation.no_cross_namespace_refs = true).await;
+    let both = marked(&flux, "a: '1' @app:tag@\n") + &marked(&strict, "b: '1' @app:tag@\n");
+    theirs.fleet.commit("first", &[("a.yaml", &both)]).unwrap();
+    for flux in [&flux, &strict] {
+        with_image(flux, &registry, "2.0.0").await;
+        let source = json!({ "sourceRef": { "namespace": theirs.namespace.name() } });
+        flux.apply(&IMAGE_UPDATE_AUTOMATION, "auto", automation(source)).await;
+    }
+    pushed(&flux, "auto").await;
+    let object = strict.not_ready(&IMAGE_UPDATE_AUTOMATION, "auto", "AccessDenied").await;
+    assert!(ready(&object).2.contains("cross-namespace references have been blocked"), "{object}");
+    assert_eq!(condition(&object, "Stalled").0, "True");
+    let found = theirs.fleet.read("main", "a.yaml").unwrap();
+    assert!(found.contains("a: '2.0.0'") && found.contains("b: '1'"), "{found}");
+}
+
+/// Without GitAllBranchReferences the branch begins at the checkout each time; without GitForcePushBranch what somebody
+/// else put there stays, and the push is refused.
+async fn gates_keep_a_branch_from_being_made_anew(cluster: &Cluster) {
+    let registry = Registry::start().unwrap();
+    let flux = Flux::start_with(cluster, BOTH, |options| {
+        let controller = Controller::ImageAutomation;
+        let mut tuning = options.tuning(controller);
+        let gates = ["GitForcePushBranch=false", "GitAllBranchReferences=false"].map(str::to_owned);
+        tuning.gates = FeatureGates::with(controller, &gates).unwrap();
+        options.tuned.insert(controller, tuning);
+    })
+    .await;
+    let text = marked(&flux, "tag: '1' @app:tag@\n");
+    flux.fleet.commit("first", &[("a.yaml", &text)]).unwrap();
+    flux.fleet.git(&["branch", "auto", "main"], b"").unwrap();
+    flux.fleet.commit_to("auto", "somebody else's", &[Change::Write("b.yaml", "b: 1\n")]).unwrap();
+    let theirs = flux.fleet.resolve("auto").unwrap();
+    with_image(&flux, &registry, "2.0.0").await;
+    flux.git_repository("fleet").await;
+    let git = json!({ "git": { "push": { "branch": "auto" } } });
+    flux.apply(&IMAGE_UPDATE_AUTOMATION, "auto", automation(git)).await;
+    let object = flux.not_ready(&IMAGE_UPDATE_AUTOMATION, "auto", "GitOperationFailed").await;
+    assert!(ready(&object).2.starts_with("failed to update source: "), "{}", ready(&object).2);
+    assert_eq!(flux.fleet.resolve("auto").unwrap(), theirs);
 }

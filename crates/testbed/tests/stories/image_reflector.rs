@@ -27,6 +27,7 @@ crate::stories!(
     a_registry_that_stumbles_is_asked_again,
     a_hostile_registry_is_bounded_and_reported,
     a_suspended_repository_rests_and_a_deleted_one_leaves_nothing,
+    a_registry_behind_a_proxy_is_scanned_in_the_clear_where_that_is_said,
 );
 
 async fn start(cluster: &Cluster) -> Flux {
@@ -235,7 +236,14 @@ async fn what_cannot_work_says_why(cluster: &Cluster) {
     let object = flux.not_ready(&IMAGE_REPOSITORY, "bad-list", "ReadOperationFailed").await;
     assert!(ready(&object).2.starts_with("scan failed: failed to compile regex (: "), "{}", ready(&object).2);
 
+    // What would grow without end is refused, on the object.
+    let bomb = "((a{1,1000}){1,1000}){1,1000}";
+    flux.apply(&IMAGE_REPOSITORY, "bomb", repository(&registry, json!({ "exclusionList": [bomb] }))).await;
+    let object = flux.not_ready(&IMAGE_REPOSITORY, "bomb", "ReadOperationFailed").await;
+    assert!(ready(&object).2.contains("failed to compile regex"), "{}", ready(&object).2);
+
     let to = |name: &str| json!({ "imageRepositoryRef": { "name": name } });
+    let bomb = json!({ "filterTags": { "pattern": bomb } });
     let none = json!({ "filterTags": { "pattern": "^never$" } });
     let broken = json!({ "filterTags": { "pattern": "^(" } });
     for (name, spec, reason, text) in [
@@ -257,6 +265,7 @@ async fn what_cannot_work_says_why(cluster: &Cluster) {
             "InvalidPolicy",
             "failed to filter tags: invalid regular",
         ),
+        ("bomb", policy(semver("*"), bomb), "InvalidPolicy", "failed to filter tags: invalid regular"),
         ("no-repo", policy(semver("*"), to("nope")), "DependencyNotReady", "ImageRepository does not exist"),
         ("bad-repo", policy(semver("*"), to("tagged")), "ImageURLInvalid", "should not include a tag"),
         (
@@ -438,4 +447,40 @@ async fn a_suspended_repository_rests_and_a_deleted_one_leaves_nothing(cluster: 
     flux.api(&IMAGE_REPOSITORY).delete("app", &DeleteParams::default()).await.unwrap();
     cluster.await_gone(&flux.api(&IMAGE_REPOSITORY), "app").await.unwrap();
     assert!(!folder.join("app").exists());
+}
+
+async fn a_registry_behind_a_proxy_is_scanned_in_the_clear_where_that_is_said(cluster: &Cluster) {
+    let registry = Registry::start().unwrap();
+    push(&registry, "1.0.0");
+    let flux = start(cluster).await;
+    // Asked for whole addresses, it knows the way to one host only.
+    let there = registry.http().url();
+    let forward = move |request: axum::extract::Request| {
+        let target = format!("{there}{}", request.uri().path_and_query().unwrap());
+        async move {
+            if request.headers().get("proxy-authorization").is_none() {
+                return (StatusCode::PROXY_AUTHENTICATION_REQUIRED, Vec::new());
+            }
+            let client = reqwest::Client::builder().no_proxy().build().unwrap();
+            let answer = client.get(target).send().await.unwrap();
+            (answer.status(), answer.bytes().await.unwrap().to_vec())
+        }
+    };
+    let proxy = HttpServer::start(Router::new().fallback(forward), Security::Plain).unwrap();
+    flux.secret("proxy", &[("address", &proxy.url()), ("username", "u"), ("password", "canary")]).await;
+    // Nobody but the proxy can resolve this name.
+    let spec = |insecure: bool| {
+        json!({
+            "image": "registry.invalid/org/app", "interval": "1h", "timeout": "5s", "insecure": insecure,
+            "proxySecretRef": { "name": "proxy" },
+        })
+    };
+    flux.apply(&IMAGE_REPOSITORY, "clear", spec(true)).await;
+    flux.apply(&IMAGE_REPOSITORY, "secure", spec(false)).await;
+    let object = flux.ready(&IMAGE_REPOSITORY, "clear").await;
+    assert_eq!(object["status"]["lastScanResult"]["latestTags"], json!(["1.0.0"]));
+    assert!(!proxy.requests().is_empty());
+    // Without being told, nothing is said in the clear: the proxy would have to let TLS through.
+    let object = flux.not_ready(&IMAGE_REPOSITORY, "secure", "ReadOperationFailed").await;
+    assert!(!object.to_string().contains("canary"), "{object}");
 }

@@ -40,6 +40,7 @@ mod kustomization_swap;
 mod kustomization_teardown;
 mod notification;
 mod oci_repository;
+mod receivers;
 mod source_trouble;
 mod sources;
 #[path = "loop.rs"]

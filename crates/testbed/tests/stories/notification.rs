@@ -5,9 +5,14 @@ use std::time::Instant;
 use flux_api::kinds::{ALERT, Controller, GIT_REPOSITORY, KUSTOMIZATION, PROVIDER, RECEIVER};
 use flux_controllers::manager::ManagerOptions;
 use hmac::{Hmac, KeyInit, Mac};
+use opentelemetry_proto::tonic::common::v1::any_value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use serde_json::{Value, json};
 use sha2::Sha256;
 use testbed::Cluster;
+use testbed::git_server::Change;
+use testbed::otlp_collector::OtlpCollector;
 use testbed::webhook_sink::{Received, WebhookSink};
 
 use crate::flux::{Flux, condition, ready};
@@ -21,21 +26,25 @@ crate::stories!(
     a_problem_is_told_when_it_starts_and_when_it_is_over,
     a_trace_leads_from_the_source_to_what_was_applied,
     a_thousand_events_arrive_and_none_is_lost,
+    what_happens_reaches_the_chat_in_a_moment,
+    other_namespaces_can_be_out_of_reach,
 );
 
 const ALL: &[Controller] = &[Controller::Source, Controller::Kustomize, Controller::Notification];
 const ALONE: &[Controller] = &[Controller::Notification];
 
-async fn start(cluster: &Cluster, controllers: &[Controller]) -> Flux {
-    Flux::start_with(cluster, controllers, |options: &mut ManagerOptions| {
-        options.notification.events_addr = ([127, 0, 0, 1], 0).into();
-        options.notification.receiver_addr = ([127, 0, 0, 1], 0).into();
-        options.notification.first_retry = std::time::Duration::from_millis(20);
-    })
-    .await
+pub async fn start(cluster: &Cluster, controllers: &[Controller]) -> Flux {
+    Flux::start_with(cluster, controllers, here).await
 }
 
-fn listeners(flux: &Flux) -> (String, String) {
+/// The listeners on any free port of this machine.
+fn here(options: &mut ManagerOptions) {
+    options.notification.events_addr = ([127, 0, 0, 1], 0).into();
+    options.notification.receiver_addr = ([127, 0, 0, 1], 0).into();
+    options.notification.first_retry = std::time::Duration::from_millis(20);
+}
+
+pub fn listeners(flux: &Flux) -> (String, String) {
     let notification = flux.manager().notification().unwrap();
     (format!("http://{}", notification.events_addr), format!("http://{}", notification.receiver_addr))
 }
@@ -433,37 +442,84 @@ async fn a_problem_is_told_when_it_starts_and_when_it_is_over(cluster: &Cluster)
     assert_eq!(end["annotations"]["folded"], format!("Kustomization/{}/apps", flux.namespace.name()));
 }
 
+/// Fetched and applied for real, told by real controllers, read by a collector as the specification has it.
 async fn a_trace_leads_from_the_source_to_what_was_applied(cluster: &Cluster) {
-    let collector = WebhookSink::start().unwrap();
-    let flux = start(cluster, ALONE).await;
+    let (collector, sink) = (OtlpCollector::start().unwrap(), WebhookSink::start().unwrap());
+    let flux = start(cluster, ALL).await;
     let (events, _) = listeners(&flux);
-    provider(&flux, "traces", "otel", &collector.url()).await;
-    let sources = json!([{ "kind": "GitRepository", "name": "*" }, { "kind": "Kustomization", "name": "*" }]);
+    flux.secret("otel", &[("token", "t0ken"), ("headers", "X-Tenant: a\n")]).await;
+    let spec = json!({ "type": "otel", "address": collector.url(), "secretRef": { "name": "otel" } });
+    flux.apply(&PROVIDER, "traces", spec).await;
+    let sources = json!([
+        { "kind": "GitRepository", "name": "*" }, { "kind": "Kustomization", "name": "*" },
+        { "kind": "HelmRelease", "name": "*" }, { "kind": "HelmRepository", "name": "*" },
+    ]);
     alert(&flux, "traces", "traces", sources).await;
-    routed(&flux, &events, &collector).await;
-    let mut fetched = event(&flux, "GitRepository", "fleet", "stored artifact");
-    fetched["involvedObject"]["apiVersion"] = json!("source.toolkit.fluxcd.io/v1");
-    fetched["metadata"] =
-        json!({ "source.toolkit.fluxcd.io/revision": "main@sha1:7bf2bf1e7cb1dc1ff4a6b2ac2c7f1d1b4c1b2b3a" });
-    // The child may come first: it knows its parent before that is there.
-    assert_eq!(post(&events, &event(&flux, "Kustomization", "apps", "applied")).await, 202);
-    assert_eq!(post(&events, &fetched).await, 202);
-    let span = async |name: &str| {
-        let found = collector
-            .await_request("is a span", |sent| sent.path == "/v1/traces" && says(sent, name))
-            .await
-            .unwrap();
-        found.json().unwrap()["resourceSpans"][0]["scopeSpans"][0]["spans"][0].clone()
+    routed(&flux, &events, &sink).await;
+    let map = |value: &str| {
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  key: {value}\n")
     };
-    let (child, root) = (span("Kustomization: ").await, span("GitRepository: ").await);
-    assert_eq!((&child["traceId"], &child["parentSpanId"]), (&root["traceId"], &root["spanId"]));
-    assert!(root.get("parentSpanId").is_none());
+    let first = flux.fleet.commit("first", &[("a.yaml", &map("one"))]).unwrap();
+    flux.git_repository("fleet").await;
+    let spec = json!({
+        "interval": "1h", "prune": true, "path": "./", "targetNamespace": flux.namespace.name(),
+        "sourceRef": { "kind": "GitRepository", "name": "fleet" },
+    });
+    flux.apply(&KUSTOMIZATION, "apps", spec).await;
+    let of = |span: &Span, key: &str| {
+        let found = span.attributes.iter().find(|one| one.key == key);
+        let value = found.and_then(|one| one.value.as_ref()?.value.clone());
+        match value {
+            Some(any_value::Value::StringValue(text)) => text,
+            _ => String::new(),
+        }
+    };
+    let (namespace, own) =
+        (flux.namespace.name(), |kind: &str, name: &str| format!("{kind}: {}/{name}", flux.namespace.name()));
+    let span = async |name: String, revision: &str| {
+        let fits = |span: &Span| span.name == name && of(span, "revision").contains(revision);
+        collector.await_span(&format!("is {name} at {revision}"), fits).await.unwrap()
+    };
+    let root = span(own("GitRepository", "fleet"), &first).await;
+    let child = span(own("Kustomization", "apps"), &first).await;
+    assert!(root.parent_span_id.is_empty(), "a source is a root");
+    assert_eq!((&child.trace_id, &child.parent_span_id), (&root.trace_id, &root.span_id));
+    assert_ne!(child.span_id, root.span_id);
+    assert_eq!(child.status.as_ref().map(|status| status.code), Some(StatusCode::Ok as i32));
+    assert!(child.start_time_unix_nano > 0 && child.end_time_unix_nano >= child.start_time_unix_nano);
+    assert_eq!(
+        (of(&child, "object.kind").as_str(), of(&child, "object.namespace").as_str()),
+        ("Kustomization", namespace)
+    );
+
+    // The next commit is another trace, and a failure is one in it. An upstream's release joins by its revision.
+    let second = flux.fleet.commit("second", &[("a.yaml", "kind: [")]).unwrap();
+    flux.reconcile(&GIT_REPOSITORY, "fleet").await;
+    let (next, failed) = (
+        span(own("GitRepository", "fleet"), &second).await,
+        span(own("Kustomization", "apps"), &second).await,
+    );
+    assert_ne!(next.trace_id, root.trace_id);
+    assert_eq!((&failed.trace_id, &failed.parent_span_id), (&next.trace_id, &next.span_id));
+    assert_eq!(failed.status.as_ref().map(|status| status.code), Some(StatusCode::Error as i32));
+    let mut release = event(&flux, "HelmRelease", "web", "Helm install succeeded");
+    release["involvedObject"]["apiVersion"] = json!("helm.toolkit.fluxcd.io/v2");
+    release["metadata"] = json!({ "helm.toolkit.fluxcd.io/revision": format!("main@sha1:{second}") });
+    // An index is no source of anything.
+    let mut index = release.clone();
+    (index["involvedObject"]["kind"], index["severity"]) = (json!("HelmRepository"), json!("info"));
+    assert_eq!((post(&events, &index).await, post(&events, &release).await), (202, 202));
+    let release = span(own("HelmRelease", "web"), &second).await;
+    assert_eq!((&release.trace_id, &release.parent_span_id), (&next.trace_id, &next.span_id));
+    assert!(!collector.spans().iter().any(|span| span.name.starts_with("HelmRepository")));
+    assert_eq!(collector.refused(), Vec::<String>::new());
+    assert!(collector.logins().iter().all(|login| login == "Bearer t0ken"), "{:?}", collector.logins());
 }
 
 async fn a_thousand_events_arrive_and_none_is_lost(cluster: &Cluster) {
     const EVENTS: usize = 1000;
     let sink = WebhookSink::start().unwrap();
-    let flux = start(cluster, ALONE).await;
+    let mut flux = start(cluster, ALONE).await;
     let (events, _) = listeners(&flux);
     provider(&flux, "many", "generic", &format!("{}/many", sink.url())).await;
     alert(&flux, "many", "many", json!([{ "kind": "Kustomization", "name": "*" }])).await;
@@ -489,4 +545,120 @@ async fn a_thousand_events_arrive_and_none_is_lost(cluster: &Cluster) {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     println!("{EVENTS} events delivered in {:?}", started.elapsed());
+
+    // What was accepted is delivered before the process ends.
+    for number in 0..50 {
+        let body = event(&flux, "Kustomization", "apps", &format!("late {number}."));
+        assert_eq!(http.post(&events).json(&body).send().await.unwrap().status().as_u16(), 202);
+    }
+    flux.stop().await;
+    let late = sink.received().iter().filter(|sent| says(sent, "\"late ")).count();
+    assert_eq!(late, 50, "accepted and lost at the end");
+    assert!(http.post(&events).body("{}").send().await.is_err(), "nobody listens any more");
+}
+
+/// From the moment that an event says it happened to the moment that it arrives: a fetch, an apply, a prune, a failure and
+/// a recovery. Events tell the time in seconds, so up to one of what is measured is rounding.
+async fn what_happens_reaches_the_chat_in_a_moment(cluster: &Cluster) {
+    let sink = WebhookSink::start().unwrap();
+    let flux = start(cluster, ALL).await;
+    let (events, _) = listeners(&flux);
+    provider(&flux, "chat", "generic", &format!("{}/chat", sink.url())).await;
+    let sources = json!([{ "kind": "GitRepository", "name": "*" }, { "kind": "Kustomization", "name": "*" }]);
+    alert(&flux, "all", "chat", sources).await;
+    routed(&flux, &events, &sink).await;
+    let map = |name: &str, value: &str| {
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n  key: {value}\n")
+    };
+    let first =
+        flux.fleet.commit("first", &[("a.yaml", &map("a", "1")), ("b.yaml", &map("b", "1"))]).unwrap();
+    flux.git_repository("fleet").await;
+    let spec = json!({
+        "interval": "1h", "retryInterval": "1s", "prune": true, "path": "./", "targetNamespace": flux.namespace.name(),
+        "sourceRef": { "kind": "GitRepository", "name": "fleet" },
+    });
+    flux.apply(&KUSTOMIZATION, "apps", spec).await;
+    let told = async |what: &str, kind: &str, severity: &str, text: &str, commit: &str| {
+        let fits = |sent: &Received| {
+            let Ok(body) = sent.json() else { return false };
+            let says = |pointer: &str, text: &str| {
+                body.pointer(pointer).and_then(Value::as_str).unwrap_or_default().contains(text)
+            };
+            sent.path == "/chat"
+                && body["involvedObject"]["kind"] == kind
+                && body["severity"] == severity
+                && says("/message", text)
+                && says("/metadata/revision", commit)
+        };
+        let Ok(sent) = sink.await_request(&format!("tells of {what}"), fits).await else {
+            let bodies: Vec<String> =
+                sink.received().iter().map(|sent| String::from_utf8_lossy(&sent.body).into_owned()).collect();
+            panic!("nothing tells of {what}:\n{}", bodies.join("\n"));
+        };
+        let happened =
+            sent.json().unwrap()["timestamp"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        let took = jiff::Timestamp::try_from(sent.at).unwrap().duration_since(happened);
+        println!("{what}: {:.3} s after it happened", took.as_secs_f64());
+        // A second on a machine of its own; this one compiles beside it.
+        assert!(took.as_secs_f64() < 5.0, "{what} took {took:?}");
+    };
+    told("the fetch", "GitRepository", "info", "stored artifact", &first).await;
+    told("the apply", "Kustomization", "info", "created", &first).await;
+    let second = flux.fleet.commit_to("main", "less", &[Change::Remove("b.yaml")]).unwrap();
+    flux.reconcile(&GIT_REPOSITORY, "fleet").await;
+    told("the prune", "Kustomization", "info", "deleted", &second).await;
+    let third = flux.fleet.commit("broken", &[("a.yaml", "kind: [")]).unwrap();
+    flux.reconcile(&GIT_REPOSITORY, "fleet").await;
+    told("the failure", "Kustomization", "error", "", &third).await;
+    let fourth = flux.fleet.commit("mended", &[("a.yaml", &map("a", "2"))]).unwrap();
+    flux.reconcile(&GIT_REPOSITORY, "fleet").await;
+    told("the recovery", "Kustomization", "info", "Reconciliation finished", &fourth).await;
+}
+
+async fn other_namespaces_can_be_out_of_reach(cluster: &Cluster) {
+    let sink = WebhookSink::start().unwrap();
+    let flux = Flux::start_with(cluster, ALONE, |options: &mut ManagerOptions| {
+        here(options);
+        options.notification.no_cross_namespace_refs = true;
+    })
+    .await;
+    let (events, receivers) = listeners(&flux);
+    let other = cluster.namespace("other").await.unwrap();
+    provider(&flux, "chat", "generic", &format!("{}/chat", sink.url())).await;
+    let sources = json!([
+        { "kind": "Kustomization", "name": "*", "namespace": other.name() },
+        { "kind": "Kustomization", "name": "*" },
+    ]);
+    alert(&flux, "all", "chat", sources).await;
+    routed(&flux, &events, &sink).await;
+    let mut foreign = event(&flux, "Kustomization", "apps", "failed over there");
+    foreign["involvedObject"]["namespace"] = json!(other.name());
+    assert_eq!(post(&events, &foreign).await, 202);
+    let denied = "can't process event from 'Kustomization/";
+    flux.event("all", "NotificationDispatchFailed", denied).await;
+    flux.event("all", "NotificationDispatchFailed", "cross-namespace references have been blocked").await;
+    assert_eq!(post(&events, &event(&flux, "Kustomization", "apps", "failed here")).await, 202);
+    sink.await_request("is of the own namespace", |sent| says(sent, "failed here")).await.unwrap();
+    assert!(!sink.received().iter().any(|sent| says(sent, "failed over there")));
+
+    // And in: the one here is asked, the one over there is not.
+    let source = json!({ "url": "https://example.com/x", "interval": "1h" });
+    flux.apply(&GIT_REPOSITORY, "own", source).await;
+    flux.secret("hook", &[("token", "key")]).await;
+    let resources = json!([
+        { "kind": "GitRepository", "name": "own", "namespace": other.name() }, { "kind": "GitRepository", "name": "own" },
+    ]);
+    let spec = json!({ "type": "generic", "secretRef": { "name": "hook" }, "resources": resources });
+    flux.apply(&RECEIVER, "hook", spec).await;
+    let ready = flux.ready(&RECEIVER, "hook").await;
+    let url = format!("{receivers}{}", ready["status"]["webhookPath"].as_str().unwrap());
+    let mut tries = 0;
+    while post(&url, &json!({})).await != 500 {
+        tries += 1;
+        assert!(tries < 100, "the entry of the other namespace is an error");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let asked =
+        |object: &Value| object["metadata"]["annotations"].get("reconcile.fluxcd.io/requestedAt").is_some();
+    flux.until(&GIT_REPOSITORY, "own", "was asked to reconcile", asked).await;
 }

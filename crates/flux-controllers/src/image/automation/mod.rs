@@ -298,8 +298,7 @@ impl ImageUpdateAutomations {
     /// Says once what is wrong with which marker.
     fn tell_problems(&self, run: &Run<'_, Self>, problems: &[(String, Problem)]) {
         let shown = problems.iter().take(TOLD_AT_ONCE);
-        let lines: Vec<String> =
-            shown.map(|(file, one)| format!("{file}:{}: {}", one.line, one.problem)).collect();
+        let lines: Vec<String> = shown.map(|(file, one)| one.at(file)).collect();
         let text = lines.join("\n");
         {
             let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);

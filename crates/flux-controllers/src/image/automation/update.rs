@@ -39,6 +39,16 @@ pub struct Updated {
 
 /// Follows the markers below `path`, the whole repository if there is none.
 pub fn update(tree: &dyn Tree, path: Option<&str>, setters: &Setters) -> Result<Updated, String> {
+    update_up_to(LARGEST, tree, path, setters)
+}
+
+/// The same for files of at most `largest` bytes.
+fn update_up_to(
+    largest: usize,
+    tree: &dyn Tree,
+    path: Option<&str>,
+    setters: &Setters,
+) -> Result<Updated, String> {
     let files: BTreeMap<String, Mode> = tree.files().into_iter().collect();
     let root = resolve(tree, &files, path.unwrap_or_default())?;
     let (below, base) = match files.contains_key(&root) {
@@ -59,7 +69,15 @@ pub fn update(tree: &dyn Tree, path: Option<&str>, setters: &Setters) -> Result<
             continue;
         }
         let bytes = tree.read(file)?;
-        if bytes.len() > LARGEST || !setters::has_token(&bytes) {
+        if !setters::has_token(&bytes) {
+            continue;
+        }
+        if bytes.len() > largest {
+            let problem = format!(
+                "the file has markers and {} bytes; files of more than {largest} are not looked into: split it",
+                bytes.len()
+            );
+            updated.problems.push((file.clone(), Problem { line: 0, problem }));
             continue;
         }
         let edited = setters::edit(&bytes, setters);
@@ -149,9 +167,7 @@ mod tests {
     }
 
     fn changed(path: Option<&str>) -> Result<(Vec<String>, Vec<String>), String> {
-        let image = ImageReference { name: "r.io/app".into(), tag: "2".into(), digest: None };
-        let setters = Setters::new("flux", &BTreeMap::from([("app".to_owned(), image)])).unwrap();
-        let updated = update(&tree(), path, &setters)?;
+        let updated = update(&tree(), path, &setters())?;
         let files = updated.files.iter().map(|(path, _)| path.clone()).collect();
         Ok((files, updated.changes.files.keys().cloned().collect()))
     }
@@ -176,10 +192,30 @@ mod tests {
         assert!(changed(Some("nope")).unwrap_err().contains("no such file or directory"));
     }
 
+    fn setters() -> Setters {
+        let image = ImageReference { name: "r.io/app".into(), tag: "2".into(), digest: None };
+        Setters::new("flux", &BTreeMap::from([("app".to_owned(), image)])).unwrap()
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_to_look_into_is_told_and_the_others_are_changed() {
+        let mut tree = tree();
+        let padding = "# nothing\n".repeat(100);
+        let marked = tree.0["apps/a.yaml"].1.clone();
+        tree.0.insert("apps/large.yaml", (Mode::Regular, format!("{marked}{padding}")));
+        tree.0.insert("apps/large-without.yaml", (Mode::Regular, padding));
+        let updated = update_up_to(500, &tree, Some("apps"), &setters()).unwrap();
+        assert!(updated.files.iter().all(|(path, _)| !path.contains("large")) && updated.files.len() == 3);
+        let told: Vec<&(String, Problem)> =
+            updated.problems.iter().filter(|(path, _)| path.contains("large")).collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(told[0].0, "apps/large.yaml");
+        assert!(told[0].1.problem.contains("files of more than 500 are not looked into"), "{told:?}");
+    }
+
     #[test]
     fn what_could_not_be_read_is_told_with_its_file() {
-        let image = ImageReference { name: "r.io/app".into(), tag: "2".into(), digest: None };
-        let setters = Setters::new("flux", &BTreeMap::from([("app".to_owned(), image)])).unwrap();
+        let setters = setters();
         let updated = update(&tree(), None, &setters).unwrap();
         assert_eq!(updated.problems.len(), 1);
         assert_eq!(updated.problems[0].0, "apps/broken.yaml");

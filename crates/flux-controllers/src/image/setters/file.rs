@@ -28,6 +28,16 @@ pub struct Problem {
     pub problem: String,
 }
 
+impl Problem {
+    /// With the place, as compilers write it.
+    pub fn at(&self, file: &str) -> String {
+        match self.line {
+            0 => format!("{file}: {}", self.problem),
+            line => format!("{file}:{line}: {}", self.problem),
+        }
+    }
+}
+
 /// Follows the markers in `source`. A file that is no YAML is left alone and the reason told, as are malformed
 /// markers.
 pub fn edit(source: &[u8], setters: &Setters) -> Edited {
@@ -238,6 +248,34 @@ mod tests {
                 "data:\n  values.yaml: |\n    image: v1 @app:tag@\n  x: v2.0.0 @app:tag@\n",
             ),
             ("a: 'x @app:tag@'\n", "a: 'x @app:tag@'\n"),
+            // Helm values: a file without any object, and inside of a HelmRelease.
+            (
+                "web:\n  image:\n    repository: x @app:name@\n    tag: v1 @app:tag@\n    digest: a @pinned:digest@\n",
+                &format!(
+                    "web:\n  image:\n    repository: ghcr.io/org/app @app:name@\n    tag: v2.0.0 @app:tag@\n    digest: {DIGEST} @pinned:digest@\n"
+                ),
+            ),
+            (
+                "kind: HelmRelease\nspec:\n  values:\n    images:\n    - {name: a, tag: v1} # plain\n    - name: b\n      tag: v1 @app:tag@\n",
+                "kind: HelmRelease\nspec:\n  values:\n    images:\n    - {name: a, tag: v1} # plain\n    - name: b\n      tag: v2.0.0 @app:tag@\n",
+            ),
+            // Folded and quoted texts that hold YAML, and a ConfigMap's keys beside them.
+            (
+                "data:\n  a.yaml: >-\n    tag: v1 @app:tag@\n  b.yaml: \"tag: v1 # {}\\n\"\n  tag: v1 @app:tag@\n",
+                "data:\n  a.yaml: >-\n    tag: v1 @app:tag@\n  b.yaml: \"tag: v1 # {}\\n\"\n  tag: v2.0.0 @app:tag@\n",
+            ),
+            // A value over several lines, a long one, an empty one.
+            ("a: \"v\n  1\" @app:tag@\nb: 1\n", "a: \"v2.0.0\" @app:tag@\nb: 1\n"),
+            ("a: '' @app:tag@\n", "a: 'v2.0.0' @app:tag@\n"),
+            // Lists of lists, and of nothing else.
+            ("- - v1 @app:tag@\n  - v1\n-\n  - x\n", "- - v2.0.0 @app:tag@\n  - v1\n-\n  - x\n"),
+            // Merge keys and anchored mappings stay what they are.
+            (
+                "base: &base\n  image: x:1 @app@\nweb:\n  <<: *base\n  image: x:1 @app@\n",
+                "base: &base\n  image: ghcr.io/org/app:v2.0.0 @app@\nweb:\n  <<: *base\n  image: ghcr.io/org/app:v2.0.0 @app@\n",
+            ),
+            // Directives and a document's end.
+            ("%YAML 1.1\n---\na: v1 @app:tag@\n...\n", "%YAML 1.1\n---\na: v2.0.0 @app:tag@\n...\n"),
             // Policies that are not ours.
             ("a: v1 @other:tag@\n", "a: v1 @other:tag@\n"),
             ("a: v2.0.0 @app:tag@\nb: 1.10\n", "a: v2.0.0 @app:tag@\nb: 1.10\n"),

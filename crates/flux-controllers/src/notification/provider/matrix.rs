@@ -10,6 +10,9 @@ use crate::notification::event::Event;
 
 pub(super) fn message(event: &Event, settings: &Settings) -> Result<Vec<Request>, Error> {
     let mut url = settings.url("Matrix homeserver")?;
+    if settings.channel.is_empty() {
+        return Err(Error::Missing("empty Matrix room (channel)"));
+    }
     let transaction: String =
         Sha1::digest(event.to_json()).iter().map(|byte| format!("{byte:02x}")).collect();
     let room = &settings.channel;
@@ -31,7 +34,8 @@ pub(super) fn message(event: &Event, settings: &Settings) -> Result<Vec<Request>
         let _ = writeln!(text, "- {key}: {value}");
     }
     let body = json!({ "body": text, "msgtype": "m.text" });
-    Ok(vec![Request::json(http::Method::PUT, url, &body).bearer(settings.token.expose())?])
+    let token = settings.required_token("empty Matrix token")?;
+    Ok(vec![Request::json(http::Method::PUT, url, &body).bearer(token)?])
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
-//! OpenTelemetry: a span for each event, over OTLP/HTTP as JSON. What a commit set off is one trace: the source's span is
+//! OpenTelemetry: a span for each event, over OTLP/HTTP in protobuf, which every collector takes. What a commit set off is one trace: the source's span is
 //! its root, and what was applied from it are its children.
 //!
 //! Ids are made from the Alert and the revision, so that spans sent at different times find each other; upstream's have the
 //! same trace but no parents.
 
-use serde_json::{Value, json};
+use http::Method;
 use sha2::{Digest, Sha256};
 
+use super::protobuf::Message;
 use super::{Error, Request, Settings};
 use crate::notification::event::Event;
 
@@ -25,34 +26,49 @@ pub(super) fn span(event: &Event, settings: &Settings) -> Result<Vec<Request>, E
     }
     let alert = &settings.alert;
     let digest = Sha256::digest(format!("{}:{}", alert.uid, revision(event)).as_bytes());
-    let (trace, root) = (hex(&digest[..16]), hex(&digest[16..24]));
-    let at = format!("{}000000000", event.unix_time().max(0));
-    let code = if event.is_error() { 2 } else { 1 };
-    let mut span = json!({
-        "traceId": trace,
-        "name": format!("{}: {}/{}", object.kind, object.namespace, object.name),
-        "kind": 1,
-        "startTimeUnixNano": at,
-        "endTimeUnixNano": at,
-        "attributes": attributes(event),
-        "status": { "code": code, "message": event.message },
-    });
-    if SOURCES.contains(&object.kind.as_str()) {
-        span["spanId"] = json!(root);
-    } else {
-        span["spanId"] = json!(hex(&Sha256::digest([trace.as_bytes(), &event.to_json()].concat())[..8]));
-        span["parentSpanId"] = json!(root);
-    }
+    let (trace, root) = (&digest[..16], &digest[16..24]);
     let resource = [
-        attribute("service.name", &format!("{}/{}", alert.namespace, alert.name)),
-        attribute("service.namespace", &alert.namespace),
-        attribute("service.instance.id", &alert.uid),
+        ("service.name", format!("{}/{}", alert.namespace, alert.name)),
+        ("service.namespace", alert.namespace.clone()),
+        ("service.instance.id", alert.uid.clone()),
     ];
-    let body = json!({ "resourceSpans": [{
-        "resource": { "attributes": resource },
-        "scopeSpans": [{ "scope": { "name": "flux:notification-controller" }, "spans": [span] }],
-    }] });
-    sign(Request::post(url, &body), settings).map(|request| vec![request])
+    let resource =
+        resource.iter().fold(Message::default(), |all, (key, value)| all.message(1, attribute(key, value)));
+    // The numbers are those of opentelemetry/proto/{collector/trace,trace,common}/v1.
+    let scope = Message::default().text(1, "flux:notification-controller");
+    let spans = Message::default().message(1, scope).message(2, span_message(event, trace, root));
+    let body = Message::default().message(1, Message::default().message(1, resource).message(2, spans));
+    let request = Request::new(Method::POST, url, "application/x-protobuf", body.into_bytes());
+    sign(request, settings).map(|request| vec![request])
+}
+
+fn span_message(event: &Event, trace: &[u8], root: &[u8]) -> Message {
+    const INTERNAL: u64 = 1;
+    let object = &event.involved_object;
+    let at = u64::try_from(event.unix_time()).unwrap_or_default().saturating_mul(1_000_000_000);
+    let (id, parent) = if SOURCES.contains(&object.kind.as_str()) {
+        (root.to_vec(), &[][..])
+    } else {
+        let own = Sha256::digest([hex(trace).as_bytes(), &event.to_json()].concat());
+        (own[..8].to_vec(), root)
+    };
+    let status = Message::default().text(2, &event.message).number(3, if event.is_error() { 2 } else { 1 });
+    let span = Message::default()
+        .bytes(1, trace)
+        .bytes(2, &id)
+        .bytes(4, parent)
+        .text(5, &format!("{}: {}/{}", object.kind, object.namespace, object.name))
+        .number(6, INTERNAL)
+        .fixed64(7, at)
+        .fixed64(8, at);
+    let own = [
+        ("object.uid", &object.uid),
+        ("object.kind", &object.kind),
+        ("object.name", &object.name),
+        ("object.namespace", &object.namespace),
+    ];
+    let all = own.into_iter().chain(event.metadata.iter().map(|(key, value)| (key.as_str(), value)));
+    all.fold(span, |span, (key, value)| span.message(9, attribute(key, value))).message(15, status)
 }
 
 /// Upstream logs in only where there are headers too.
@@ -80,20 +96,9 @@ fn revision(event: &Event) -> String {
     }
 }
 
-fn attributes(event: &Event) -> Vec<Value> {
-    let object = &event.involved_object;
-    let own = [
-        ("object.uid", &object.uid),
-        ("object.kind", &object.kind),
-        ("object.name", &object.name),
-        ("object.namespace", &object.namespace),
-    ];
-    let own = own.into_iter().map(|(key, value)| attribute(key, value));
-    own.chain(event.metadata.iter().map(|(key, value)| attribute(key, value))).collect()
-}
-
-fn attribute(key: &str, value: &str) -> Value {
-    json!({ "key": key, "value": { "stringValue": value } })
+fn attribute(key: &str, value: &str) -> Message {
+    // An attribute that is there and empty is a text, too.
+    Message::default().text(1, key).message(2, Message::default().field(1, value.as_bytes()))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -106,6 +111,9 @@ mod tests {
     use crate::notification::event::example;
     use crate::notification::provider::tests::{failed, requests, settings};
     use flux_api::notification::ProviderType;
+    use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+    use prost::Message as _;
+    use serde_json::{Value, json};
 
     fn of(kind: &str, metadata: &[(&str, &str)]) -> Event {
         let mut event = failed();
@@ -122,9 +130,11 @@ mod tests {
         let sent = &requests(event, &settings)[0];
         assert_eq!(
             (sent.line().as_str(), sent.value("content-type")),
-            ("POST https://otel.example.com/v1/traces", "application/json")
+            ("POST https://otel.example.com/v1/traces", "application/x-protobuf")
         );
-        sent.body_json()["resourceSpans"][0].clone()
+        // As OpenTelemetry's own code reads it.
+        let read = ExportTraceServiceRequest::decode(sent.body.as_slice()).unwrap();
+        serde_json::to_value(read).unwrap()["resourceSpans"][0].clone()
     }
 
     fn span(event: &Event) -> Value {
@@ -139,7 +149,7 @@ mod tests {
             span(&of("Kustomization", &revision)),
             span(&of("HelmRelease", &revision)),
         );
-        assert!(source.get("parentSpanId").is_none());
+        assert_eq!(source["parentSpanId"], "");
         for child in [&applied, &release] {
             assert_eq!((&child["traceId"], &child["parentSpanId"]), (&source["traceId"], &source["spanId"]));
             assert_ne!(child["spanId"], source["spanId"]);

@@ -83,4 +83,17 @@ mod tests {
         let progressing = Event { reason: "Progressing".to_owned(), ..example() };
         assert!(requests(&progressing, &settings).is_empty());
     }
+
+    #[test]
+    fn an_incident_has_one_key_from_its_start_to_its_end() {
+        use crate::notification::incident::{Incident, Phase};
+        let mut settings = settings(ProviderType::PagerDuty, "https://events.pagerduty.com");
+        settings.channel = "key".to_owned();
+        settings.incident = Some(Incident::at(Phase::Started));
+        let start = requests(&failed(), &settings)[0].body_json();
+        settings.incident = Some(Incident::at(Phase::Resolved));
+        let end = requests(&example(), &settings)[0].body_json();
+        assert_eq!((&start["event_action"], &end["event_action"]), (&json!("trigger"), &json!("resolve")));
+        assert_eq!((&start["dedup_key"], &end["dedup_key"]), (&json!("f00"), &json!("f00")));
+    }
 }

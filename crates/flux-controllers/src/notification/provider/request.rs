@@ -105,6 +105,10 @@ impl Settings {
             vec![self.token.expose().clone(), self.password.expose().clone(), self.address.clone()];
         if let Ok(url) = Url::parse(&self.address) {
             secrets.extend([url.as_str().to_owned(), url.password().unwrap_or_default().to_owned()]);
+            // The key of a DSN stands where others have a user.
+            if self.provider_type == ProviderType::Sentry {
+                secrets.push(url.username().to_owned());
+            }
             let path = &url[url::Position::BeforePath..];
             // The path of a webhook is its password; a short one tells nothing and would eat half of the text.
             if path.len() > 8 {

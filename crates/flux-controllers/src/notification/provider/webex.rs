@@ -17,7 +17,8 @@ pub(super) fn message(event: &Event, settings: &Settings) -> Result<Vec<Request>
     if !settings.channel.is_empty() {
         body["roomId"] = json!(settings.channel);
     }
-    let request = Request::post(settings.url("Webex hook")?, &body).bearer(settings.token.expose())?;
+    let token = settings.required_token("empty Webex token")?;
+    let request = Request::post(settings.url("Webex hook")?, &body).bearer(token)?;
     Ok(vec![request])
 }
 

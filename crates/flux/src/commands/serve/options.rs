@@ -19,7 +19,7 @@ use crate::error::{CliError, fail};
 use crate::tree::{Invocation, serve};
 
 /// Flags of controllers that run, which nothing here reads yet: given, they are reported.
-const WITHOUT_EFFECT: &[&str] = &["export-http-path-metrics", "storage-value-log-file-size"];
+const WITHOUT_EFFECT: &[&str] = &["storage-value-log-file-size"];
 
 /// The flags of one process, as one controller sees them.
 #[derive(Clone, Copy)]
@@ -394,6 +394,7 @@ fn notification(flags: &Flags<'_>) -> Result<notification::Options, CliError> {
         rate_limit_interval: flags.duration("rate-limit-interval")?,
         no_cross_namespace_refs: flags.is("no-cross-namespace-refs"),
         default_service_account: flags.some("default-service-account"),
+        export_http_path_metrics: flags.is("export-http-path-metrics"),
         ..notification::Options::upstream()
     })
 }
@@ -480,8 +481,11 @@ mod tests {
 
     #[test]
     fn notification_listens_where_upstream_does_and_beside_the_artifacts() {
-        let options = of("serve notification-controller --rate-limit-interval=1m --no-cross-namespace-refs");
+        let options = of(
+            "serve notification-controller --rate-limit-interval=1m --no-cross-namespace-refs --export-http-path-metrics",
+        );
         let of_it = &options.notification;
+        assert!(of_it.export_http_path_metrics && !of("serve").notification.export_http_path_metrics);
         assert_eq!((of_it.events_addr.port(), of_it.receiver_addr.port()), (9090, 9292));
         assert_eq!((of_it.rate_limit_interval.as_secs(), of_it.no_cross_namespace_refs), (60, true));
         let options = of("serve --events-addr=http://nc/ --notification-receiverAddr=127.0.0.1:1");
