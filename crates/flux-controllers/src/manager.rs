@@ -84,6 +84,8 @@ pub struct ManagerOptions {
     pub automation: automation::AutomationOptions,
     pub watcher: watcher::Options,
     pub notification: notification::Options,
+    /// What clouds are told about where this runs.
+    pub cloud: flux_remote::cloud::Environment,
     /// What stands in for the network, where a fleet is tried on a machine.
     pub depot: Option<source::Depot>,
 }
@@ -161,6 +163,7 @@ impl ManagerOptions {
             automation: automation::AutomationOptions::upstream(),
             watcher: watcher::Options::upstream(),
             notification: notification::Options::upstream(),
+            cloud: flux_remote::cloud::Environment::of_this_process(),
             depot: None,
         }
     }
@@ -299,7 +302,8 @@ impl Manager {
             Controller::Source => {
                 let of = &options.source;
                 let cached = (of.token_cache_max_size, of.token_cache_max_duration);
-                let identity = self.cloud_identity(cached, of.default_service_account.as_deref(), &tuning);
+                let identity =
+                    self.cloud_identity(options, cached, of.default_service_account.as_deref(), &tuning);
                 let tokens = identity.cloud.clone();
                 self.metrics.collect(move |page| metrics::tell_of_tokens(page, tokens.counts()));
                 let ctx = Arc::new(source::Context {
@@ -400,21 +404,14 @@ impl Manager {
         Some(format!("http://{address}/"))
     }
 
-    /// Who a controller is at clouds, with a cache of so many tokens for so long.
     fn cloud_identity(
         &self,
-        (cached, longest): (usize, Duration),
+        options: &ManagerOptions,
+        cached: (usize, Duration),
         default_service_account: Option<&str>,
         tuning: &Tuning,
     ) -> CloudIdentity {
-        let environment = flux_remote::cloud::Environment::of_this_process();
-        CloudIdentity {
-            client: self.client.clone(),
-            cloud: Arc::new(flux_remote::cloud::Cloud::new(environment, cached, longest)),
-            default_service_account: default_service_account.map(str::to_owned),
-            object_level: tuning.gates.is("ObjectLevelWorkloadIdentity"),
-            metrics: self.metrics.clone(),
-        }
+        cloud_identity(&self.client, &self.metrics, options, cached, default_service_account, tuning)
     }
 
     fn reflect_images(&mut self, events: Events, tuning: &Tuning, options: &ManagerOptions) {
@@ -436,6 +433,7 @@ impl Manager {
             tags,
             hosts: image::hosts::Hosts::new(tuning.concurrent),
             identity: self.cloud_identity(
+                options,
                 (reflector.token_cache_max_size, reflector.token_cache_max_duration),
                 reflector.default_service_account.as_deref(),
                 tuning,
@@ -454,7 +452,8 @@ impl Manager {
             host_keys: automation.ssh_hostkey_algos.clone(),
         };
         let cached = (automation.token_cache_max_size, automation.token_cache_max_duration);
-        let identity = self.cloud_identity(cached, automation.default_service_account.as_deref(), tuning);
+        let identity =
+            self.cloud_identity(options, cached, automation.default_service_account.as_deref(), tuning);
         let automations = ImageUpdateAutomations {
             client: self.client.clone(),
             cache: self.cache.clone(),
@@ -566,6 +565,24 @@ fn start_events(
     events
 }
 
+/// Who a controller is at clouds, with a cache of so many tokens for so long.
+fn cloud_identity(
+    client: &Client,
+    metrics: &Metrics,
+    options: &ManagerOptions,
+    (cached, longest): (usize, Duration),
+    default_service_account: Option<&str>,
+    tuning: &Tuning,
+) -> CloudIdentity {
+    CloudIdentity {
+        client: client.clone(),
+        cloud: Arc::new(flux_remote::cloud::Cloud::new(options.cloud.clone(), cached, longest)),
+        default_service_account: default_service_account.map(str::to_owned),
+        object_level: tuning.gates.is("ObjectLevelWorkloadIdentity"),
+        metrics: metrics.clone(),
+    }
+}
+
 async fn listen_for_notifications(
     client: &Client,
     options: &ManagerOptions,
@@ -577,10 +594,15 @@ async fn listen_for_notifications(
     // What it says about its own objects goes to nobody: it would be told of its own failures for ever.
     let events = start_events(client, Controller::Notification, None, metrics);
     let mut of = options.notification.clone();
-    of.object_level_workload_identity =
-        options.tuning(Controller::Notification).gates.is("ObjectLevelWorkloadIdentity");
+    let tuning = options.tuning(Controller::Notification);
+    of.object_level_workload_identity = tuning.gates.is("ObjectLevelWorkloadIdentity");
+    let cached = (of.token_cache_max_size, of.token_cache_max_duration);
+    let account = of.default_service_account.as_deref();
+    let identity = cloud_identity(client, metrics, options, cached, account, &tuning);
     let namespace = options.namespace.clone();
-    notification::Running::start(client.clone(), namespace, events, of, metrics.clone()).await.map(Some)
+    notification::Running::start(client.clone(), namespace, events, identity, of, metrics.clone())
+        .await
+        .map(Some)
 }
 
 fn serves_files(options: &ManagerOptions) -> bool {

@@ -166,6 +166,18 @@ async fn accounts_and_machines_log_in_to_azure() {
     assert!(login(&cloud, Provider::Azure, "fleet.azurecr.io", Some(&account(&hostile))).await.is_err());
 }
 
+#[test]
+fn event_hubs_are_where_their_cloud_is() {
+    let of = |authority: &str| {
+        let environment = Environment::for_tests(&[("AZURE_AUTHORITY_HOST", authority)], "http://x");
+        Cloud::new(environment, 1, Duration::from_secs(1)).service_bus()
+    };
+    assert_eq!(of(""), "servicebus.windows.net");
+    assert_eq!(of("https://login.microsoftonline.com/"), "servicebus.windows.net");
+    assert_eq!(of("https://login.chinacloudapi.cn/"), "servicebus.chinacloudapi.cn");
+    assert_eq!(of("https://login.microsoftonline.us"), "servicebus.usgovcloudapi.net");
+}
+
 #[tokio::test]
 async fn accounts_and_machines_log_in_to_google() {
     let (server, log) = clouds(vec![

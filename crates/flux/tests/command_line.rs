@@ -309,7 +309,7 @@ fn an_image_policy_is_explained_tag_by_tag() {
 
     let access = Access::Token { user: "ann".into(), password: "canary".into(), anonymous_pull: false };
     // Pages of three: all of them are read.
-    let options = Options { access, page_size: 3, ..Options::default() };
+    let options = Options { access, page_size: 3 };
     let registry = Registry::start_with(options, Security::Plain).unwrap();
     for tag in ["main-1-aa", "main-10-bb", "main-9-cc", "dev-99-dd", "latest", "main-10-bb.sig"] {
         let config = Blob { media_type: "application/vnd.oci.image.config.v1+json", bytes: tag.as_bytes() };

@@ -34,7 +34,7 @@ fn accounts() -> Accounts {
     Accounts {
         passwords: vec![("ada".to_owned(), "engine".to_owned())],
         tokens: vec!["t0ken".to_owned()],
-        keys: Vec::new(),
+        ..Accounts::default()
     }
 }
 

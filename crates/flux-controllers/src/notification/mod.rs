@@ -10,6 +10,7 @@ mod duplicates;
 pub mod event;
 mod event_server;
 mod github_app;
+mod identity;
 mod incident;
 mod known;
 mod matching;
@@ -38,6 +39,7 @@ use tokio_util::sync::CancellationToken;
 use crate::reconcile::events::Happening;
 use crate::reconcile::metrics::{EVENT_REQUEST_TIME, RECEIVER_REQUEST_TIME};
 use crate::reconcile::{Cache, Events, Metrics, Severity};
+use crate::source::cloud::CloudIdentity;
 use dispatch::Dispatcher;
 use duplicates::Duplicates;
 use event_server::EventServer;
@@ -63,6 +65,9 @@ pub struct Options {
     pub no_cross_namespace_refs: bool,
     pub object_level_workload_identity: bool,
     pub default_service_account: Option<String>,
+    /// Tokens of clouds that are kept, and for how long at most.
+    pub token_cache_max_size: usize,
+    pub token_cache_max_duration: Duration,
     /// Whether the path of a request is told in metrics.
     pub export_http_path_metrics: bool,
     /// How long to wait before a delivery is tried again; doubles each time.
@@ -82,6 +87,8 @@ impl Options {
             no_cross_namespace_refs: false,
             object_level_workload_identity: false,
             default_service_account: None,
+            token_cache_max_size: 100,
+            token_cache_max_duration: Duration::from_secs(3600),
             export_http_path_metrics: false,
             first_retry: Duration::from_secs(2),
             deliver: true,
@@ -106,6 +113,8 @@ pub struct Context {
     expressions: Expressions,
     settings: settings::Remembered,
     app_tokens: AppTokens,
+    /// Who we and our Providers are at clouds.
+    identity: CloudIdentity,
     /// What issuers of identity tokens sign with.
     keys: Keys,
 }
@@ -142,6 +151,7 @@ impl Running {
         client: Client,
         namespace: Option<String>,
         events: Events,
+        identity: CloudIdentity,
         options: Options,
         metrics: Metrics,
     ) -> std::io::Result<Self> {
@@ -156,6 +166,7 @@ impl Running {
             expressions: Expressions::default(),
             settings: settings::Remembered::default(),
             app_tokens: AppTokens::default(),
+            identity,
             keys: Keys::default(),
             client,
             cache,

@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::dispatch::Delivery;
 use super::provider::{Accept, AlertName, Request, Settings, Step, plan, writes_commit_status};
-use super::{Context, commit_status, nats};
+use super::{Context, commit_status, identity, nats};
 
 const TRIES: u32 = 5;
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -35,6 +35,7 @@ pub async fn execute(ctx: &Context, provider: &Provider, delivery: &Delivery) ->
     let alert = &delivery.alert;
     settings.now = Timestamp::now().as_second();
     settings.incident = delivery.incident.clone();
+    settings.service_bus = ctx.identity.cloud.service_bus();
     settings.alert = AlertName {
         namespace: alert.object.namespace().to_owned(),
         name: alert.object.name().to_owned(),
@@ -47,6 +48,8 @@ pub async fn execute(ctx: &Context, provider: &Provider, delivery: &Delivery) ->
     }
     let app = ctx.app_tokens.add(&mut settings).await;
     app.map_err(|error| Failure::Setup(redacted(&error, &settings)))?;
+    let token = identity::add(&ctx.identity, provider, &mut settings).await;
+    token.map_err(|error| Failure::Setup(redacted(&error, &settings)))?;
     if settings.provider_type == ProviderType::Nats {
         let published = nats::publish(&delivery.event, &settings).await;
         return published.map_err(|error| Failure::Send(redacted(&error, &settings)));

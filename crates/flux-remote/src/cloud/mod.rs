@@ -265,6 +265,17 @@ impl Cloud {
         Ok(token.value)
     }
 
+    /// Where the event hubs of the Azure that we run in are: those of China and of the US government are apart.
+    pub fn service_bus(&self) -> &'static str {
+        let authority = self.environment.get("AZURE_AUTHORITY_HOST").unwrap_or_default();
+        let authority = authority.trim_start_matches("https://").trim_end_matches('/');
+        match authority {
+            "login.chinacloudapi.cn" | "login.partner.microsoftonline.cn" => "servicebus.chinacloudapi.cn",
+            "login.microsoftonline.us" => "servicebus.usgovcloudapi.net",
+            _ => "servicebus.windows.net",
+        }
+    }
+
     /// How often something was found in memory, and how often not.
     pub fn counts(&self) -> CacheCounts {
         self.registries.counts() + self.keys.counts() + self.tokens.counts() + self.git.counts()

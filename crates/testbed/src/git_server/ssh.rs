@@ -215,8 +215,8 @@ impl server::Handler for Client {
     }
 
     async fn auth_publickey(&mut self, _user: &str, key: VerifiedPublicKey<'_>) -> Result<Auth> {
-        let is_writer = Keys::has(&self.keys.writers, &key.public_key);
-        let is_reader = Keys::has(&self.keys.readers, &key.public_key);
+        let is_writer = Keys::has(&self.keys.writers, key.public_key);
+        let is_reader = Keys::has(&self.keys.readers, key.public_key);
         self.may_write = is_writer || self.keys.is_empty();
         Ok(if self.may_write || is_reader { Auth::Accept } else { Auth::reject() })
     }

@@ -4,6 +4,7 @@
 
 mod artifact_generator;
 mod bucket;
+mod clouds;
 mod flux;
 mod git_hostile;
 mod git_login;

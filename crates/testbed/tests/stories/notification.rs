@@ -38,7 +38,7 @@ pub async fn start(cluster: &Cluster, controllers: &[Controller]) -> Flux {
 }
 
 /// The listeners on any free port of this machine.
-fn here(options: &mut ManagerOptions) {
+pub fn here(options: &mut ManagerOptions) {
     options.notification.events_addr = ([127, 0, 0, 1], 0).into();
     options.notification.receiver_addr = ([127, 0, 0, 1], 0).into();
     options.notification.first_retry = std::time::Duration::from_millis(20);
@@ -571,7 +571,7 @@ async fn what_happens_reaches_the_chat_in_a_moment(cluster: &Cluster) {
         format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n  key: {value}\n")
     };
     let first =
-        flux.fleet.commit("first", &[("a.yaml", &map("a", "1")), ("b.yaml", &map("b", "1"))]).unwrap();
+        flux.fleet.commit("first", &[("a.yaml", &map("a", "one")), ("b.yaml", &map("b", "one"))]).unwrap();
     flux.git_repository("fleet").await;
     let spec = json!({
         "interval": "1h", "retryInterval": "1s", "prune": true, "path": "./", "targetNamespace": flux.namespace.name(),
@@ -610,7 +610,7 @@ async fn what_happens_reaches_the_chat_in_a_moment(cluster: &Cluster) {
     let third = flux.fleet.commit("broken", &[("a.yaml", "kind: [")]).unwrap();
     flux.reconcile(&GIT_REPOSITORY, "fleet").await;
     told("the failure", "Kustomization", "error", "", &third).await;
-    let fourth = flux.fleet.commit("mended", &[("a.yaml", &map("a", "2"))]).unwrap();
+    let fourth = flux.fleet.commit("mended", &[("a.yaml", &map("a", "two"))]).unwrap();
     flux.reconcile(&GIT_REPOSITORY, "fleet").await;
     told("the recovery", "Kustomization", "info", "Reconciliation finished", &fourth).await;
 }

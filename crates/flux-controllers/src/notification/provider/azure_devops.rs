@@ -11,7 +11,13 @@ const VERSION: &str = "api-version=7.1-preview.1";
 
 /// The address is `https://dev.azure.com/org/project/_git/repo`.
 pub(super) fn commit_status(event: &Event, settings: &Settings) -> Result<Vec<Step>, Error> {
-    let token = settings.required_token("azure devops token cannot be empty")?;
+    // A token that a person made is a password, one of Entra's is a token.
+    let sign =
+        |request: Request| match (settings.token.expose().as_str(), settings.identity.expose().as_str()) {
+            ("", "") => Err(Error::Missing("azure devops token cannot be empty")),
+            ("", identity) => request.bearer(identity),
+            (token, _) => request.basic("", token),
+        };
     let repository = Repository::parse(settings)?;
     let [organization, project, _, name] = repository.parts::<4>()?;
     let Some(status) = Status::of(event, settings)? else { return Ok(Vec::new()) };
@@ -41,8 +47,8 @@ pub(super) fn commit_status(event: &Event, settings: &Settings) -> Result<Vec<St
         "state": state,
         "context": { "genre": genre, "name": status.id },
     });
-    let look = Request::get(url.clone()).basic("", token)?;
-    let request = Request::post(url, &create).basic("", token)?;
+    let look = sign(Request::get(url.clone()))?;
+    let request = sign(Request::post(url, &create))?;
     Ok(vec![Step::then(look, move |answer| {
         let known: Value = serde_json::from_slice(answer)
             .map_err(|error| Error::Answer { service: SERVICE, problem: error.to_string() })?;
@@ -89,6 +95,11 @@ mod tests {
         assert!(look().then.unwrap()(b"<html>sign in</html>").is_err());
         settings.token = String::new().into();
         assert_eq!(problem(&event, &settings), "azure devops token cannot be empty");
+        settings.identity = "jwt".to_owned().into();
+        let step = plan(&event, &settings).unwrap().remove(0);
+        assert_eq!(step.request.value("authorization"), "Bearer jwt");
+        let written = step.then.unwrap()(br#"{"value":[]}"#).unwrap().remove(0).request;
+        assert_eq!(written.value("authorization"), "Bearer jwt");
         let wrong = with_token(ProviderType::AzureDevOps, "https://dev.azure.com/org/project");
         assert!(problem(&event, &wrong).contains("invalid repository id"));
     }

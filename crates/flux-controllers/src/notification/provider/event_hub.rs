@@ -7,13 +7,11 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use url::Url;
 
-use super::git::{below, text};
+use super::git::below;
 use super::{Error, Request, Settings, Step};
 use crate::notification::event::Event;
 
-const SERVICE: &str = "Azure";
 const VERSION: &str = "timeout=60&api-version=2014-01";
-const IDENTITY: &str = "http://169.254.169.254/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https%3A%2F%2Feventhubs.azure.net%2F";
 /// How long a signature is good.
 const LASTS: i64 = 600;
 
@@ -24,17 +22,17 @@ pub(super) fn message(event: &Event, settings: &Settings) -> Result<Vec<Step>, E
     if settings.address.is_empty() || settings.channel.is_empty() {
         return Err(wrong("it must be the name of a hub, with its namespace as the channel"));
     }
-    let host = format!("https://{}.servicebus.windows.net/", settings.channel);
+    let host = format!("https://{}.{}/", settings.channel, settings.service_bus);
     let base = Url::parse(&host).map_err(|_| wrong("the channel is no name of a namespace"))?;
     let request = send(&base, &settings.address, event);
     if !settings.token.expose().is_empty() {
         return Ok(vec![Step::only(request.bearer(settings.token.expose())?)]);
     }
-    let token = Request::get(Url::parse(IDENTITY).expect("it is a URL")).header("Metadata", "true")?;
-    Ok(vec![Step::then(token, move |answer| {
-        let token = text(SERVICE, answer, "access_token")?;
-        Ok(vec![Step::only(request.bearer(&token)?)])
-    })])
+    let token = settings.identity.expose().as_str();
+    if token.is_empty() {
+        return Err(Error::Missing("there is no token for Azure Event Hub"));
+    }
+    Ok(vec![Step::only(request.bearer(token)?)])
 }
 
 fn wrong(problem: &str) -> Error {
@@ -115,14 +113,15 @@ mod tests {
         let mut settings = settings(ProviderType::AzureEventHub, "hub");
         assert!(problem(&example(), &settings).contains("its namespace as the channel"));
         settings.channel = "ns".to_owned();
-        let step = plan(&example(), &settings).unwrap().remove(0);
-        assert_eq!(
-            (step.request.line(), step.request.value("metadata")),
-            (format!("GET {IDENTITY}"), "true")
-        );
-        let sent = step.then.unwrap()(br#"{"access_token":"t"}"#).unwrap().remove(0).request;
+        assert_eq!(problem(&example(), &settings), "there is no token for Azure Event Hub");
+        settings.identity = "t".to_owned().into();
+        let sent = plan(&example(), &settings).unwrap().remove(0).request;
         let line = format!("POST https://ns.servicebus.windows.net/hub/messages?{VERSION}");
         assert_eq!((sent.line(), sent.value("authorization")), (line.clone(), "Bearer t"));
+        settings.service_bus = "servicebus.chinacloudapi.cn";
+        let elsewhere = plan(&example(), &settings).unwrap().remove(0).request;
+        assert_eq!(elsewhere.line(), line.replace("windows.net", "chinacloudapi.cn"));
+        settings.service_bus = "servicebus.windows.net";
         settings.token = "jwt".to_owned().into();
         let sent = plan(&example(), &settings).unwrap().remove(0).request;
         assert_eq!((sent.line(), sent.value("authorization")), (line, "Bearer jwt"));

@@ -199,6 +199,12 @@ pub(super) mod tests {
         settings.token = token.to_owned().into();
         settings.commit_status = "kustomization/apps/0c9c2e41".to_owned();
         settings.uid = "uid".to_owned();
+        settings.identity = match provider_type {
+            ProviderType::GooglePubSub => "canary-identity",
+            _ => "",
+        }
+        .to_owned()
+        .into();
         if provider_type == ProviderType::Zulip {
             (settings.username, settings.password) = ("bot".to_owned(), "canary-password".to_owned().into());
         }

@@ -27,7 +27,7 @@ impl Message {
 
     /// Bytes that are written even if there are none: one of several fields that could stand here.
     pub(super) fn field(mut self, number: u64, bytes: &[u8]) -> Self {
-        self.varint(number << 3 | BYTES);
+        self.varint((number << 3) | BYTES);
         self.varint(bytes.len() as u64);
         self.0.extend_from_slice(bytes);
         self
@@ -35,7 +35,7 @@ impl Message {
 
     pub(super) fn number(mut self, number: u64, value: u64) -> Self {
         if value != 0 {
-            self.varint(number << 3 | VARINT);
+            self.varint((number << 3) | VARINT);
             self.varint(value);
         }
         self
@@ -43,7 +43,7 @@ impl Message {
 
     pub(super) fn fixed64(mut self, number: u64, value: u64) -> Self {
         if value != 0 {
-            self.varint(number << 3 | FIXED64);
+            self.varint((number << 3) | FIXED64);
             self.0.extend_from_slice(&value.to_le_bytes());
         }
         self

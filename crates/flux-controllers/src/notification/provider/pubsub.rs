@@ -14,8 +14,6 @@ use crate::notification::event::Event;
 
 const SERVICE: &str = "Google";
 const SCOPE: &str = "https://www.googleapis.com/auth/pubsub";
-const METADATA: &str =
-    "http://metadata.google.internal/computeMetadata/v1/instance/service-accounts/default/token";
 const LASTS: i64 = 3600;
 
 /// The address is the project, the channel the topic, headers are attributes.
@@ -35,7 +33,10 @@ pub(super) fn message(event: &Event, settings: &Settings) -> Result<Vec<Step>, E
     }
     let publish = Request::post(url, &json!({ "messages": [message] }));
     let token = match settings.token.expose().as_str() {
-        "" => Request::get(Url::parse(METADATA).expect("it is a URL")).header("Metadata-Flavor", "Google")?,
+        "" if settings.identity.expose().is_empty() => {
+            return Err(Error::Missing("there is no token for Google Pub/Sub"));
+        }
+        "" => return Ok(vec![Step::only(publish.bearer(settings.identity.expose())?)]),
         credentials => exchange(credentials, settings.now)?,
     };
     Ok(vec![Step::then(token, move |answer| {
@@ -95,13 +96,9 @@ mod tests {
         assert_eq!(problem(&example(), &settings), "GCP Pub/Sub topic ID cannot be empty");
         settings.channel = "topic".to_owned();
         settings.headers = [("env".to_owned(), "dev".to_owned())].into();
-        let step = plan(&example(), &settings).unwrap().remove(0);
-        assert_eq!(
-            (step.request.line(), step.request.value("metadata-flavor")),
-            (format!("GET {METADATA}"), "Google")
-        );
-        let publish =
-            step.then.unwrap()(br#"{"access_token":"t","expires_in":1}"#).unwrap().remove(0).request;
+        assert_eq!(problem(&example(), &settings), "there is no token for Google Pub/Sub");
+        settings.identity = "t".to_owned().into();
+        let publish = plan(&example(), &settings).unwrap().remove(0).request;
         assert_eq!(
             (publish.line().as_str(), publish.value("authorization")),
             ("POST https://pubsub.googleapis.com/v1/projects/project/topics/topic:publish", "Bearer t")

@@ -27,6 +27,8 @@ pub struct Settings {
     pub username: String,
     pub password: SecretString,
     pub token: SecretString,
+    /// A token of the cloud, for types that log in to one and whose Secret has none.
+    pub identity: SecretString,
     pub headers: BTreeMap<String, String>,
     /// Everything else in the Secret, by its keys.
     pub data: BTreeMap<String, SecretString>,
@@ -38,6 +40,8 @@ pub struct Settings {
     pub incident: Option<Incident>,
     /// Seconds since 1970, for what is signed with a time.
     pub now: i64,
+    /// Where Azure's event hubs are.
+    pub service_bus: &'static str,
     pub transport: Transport,
     pub timeout: Duration,
 }
@@ -60,12 +64,14 @@ impl Settings {
             username: String::new(),
             password: SecretString::default(),
             token: SecretString::default(),
+            identity: SecretString::default(),
             headers: BTreeMap::new(),
             data: BTreeMap::new(),
             commit_status: String::new(),
             alert: AlertName::default(),
             incident: None,
             now: 0,
+            service_bus: "servicebus.windows.net",
             transport: Transport { no_redirects: true, ..Transport::default() },
             timeout: Duration::from_secs(15),
         }
@@ -103,6 +109,7 @@ impl Settings {
     pub fn secrets(&self) -> Vec<String> {
         let mut secrets =
             vec![self.token.expose().clone(), self.password.expose().clone(), self.address.clone()];
+        secrets.push(self.identity.expose().clone());
         if let Ok(url) = Url::parse(&self.address) {
             secrets.extend([url.as_str().to_owned(), url.password().unwrap_or_default().to_owned()]);
             // The key of a DSN stands where others have a user.

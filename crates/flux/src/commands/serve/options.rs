@@ -395,6 +395,8 @@ fn notification(flags: &Flags<'_>) -> Result<notification::Options, CliError> {
         no_cross_namespace_refs: flags.is("no-cross-namespace-refs"),
         default_service_account: flags.some("default-service-account"),
         export_http_path_metrics: flags.is("export-http-path-metrics"),
+        token_cache_max_size: flags.number("token-cache-max-size")?,
+        token_cache_max_duration: flags.duration("token-cache-max-duration")?,
         ..notification::Options::upstream()
     })
 }
