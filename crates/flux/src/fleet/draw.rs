@@ -54,8 +54,9 @@ fn branch(
 }
 
 fn line(object: &Seen, colour: bool) -> String {
-    let mark = object.verdict.mark();
+    let mark = object.mark();
     let mark = match (colour, object.verdict) {
+        (true, Verdict::Failed) if object.is_held() => format!("\x1b[33m{mark}\x1b[0m"),
         (true, Verdict::Ready) => format!("\x1b[32m{mark}\x1b[0m"),
         (true, Verdict::Failed) => format!("\x1b[31m{mark}\x1b[0m"),
         (true, Verdict::Waiting | Verdict::Suspended) => format!("\x1b[33m{mark}\x1b[0m"),
@@ -113,6 +114,21 @@ mod tests {
             "   └─ ✔ GitRepository/n/other",
         ];
         assert_eq!(tree(&objects, false, &|_| String::new()), expected);
+    }
+
+    #[test]
+    fn who_waits_for_another_is_no_failure() {
+        let mut held = seen("Kustomization", "apps", None);
+        (held.verdict, held.reason) = (Verdict::Failed, "DependencyNotReady".to_owned());
+        held.message = "dependency 'n/infra' is not ready".to_owned();
+        let broken = Seen { reason: "BuildFailed".to_owned(), ..held.clone() };
+        let line = |object: &Seen| tree(std::slice::from_ref(object), false, &|_| String::new());
+        assert_eq!(
+            line(&held),
+            ["◎ Kustomization/n/apps DependencyNotReady: dependency 'n/infra' is not ready"]
+        );
+        assert!(line(&broken)[0].starts_with("✗ Kustomization/n/apps BuildFailed"));
+        assert!(tree(&[held], true, &|_| String::new())[0].starts_with("\x1b[33m◎"));
     }
 
     #[test]

@@ -49,6 +49,17 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    /// Nothing is wrong with it itself: something else has to come first.
+    pub(crate) fn is_held(&self) -> bool {
+        self.verdict == Verdict::Failed
+            && matches!(self.reason.as_str(), "DependencyNotReady" | "SourceNotReady")
+    }
+
+    /// How it is, at a glance.
+    pub(crate) fn mark(&self) -> char {
+        if self.is_held() { Verdict::Waiting.mark() } else { self.verdict.mark() }
+    }
+
     /// `Kind/namespace/name`.
     pub(crate) fn id(&self) -> String {
         format!("{}/{}/{}", self.kind, self.namespace, self.name)

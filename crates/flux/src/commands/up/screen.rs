@@ -150,7 +150,7 @@ impl Screen {
 
     fn tell_changes(&mut self, out: &mut impl Write, objects: &[Seen], now: Instant) {
         for object in objects {
-            let state = format!("{} {}", object.verdict.mark(), state(object));
+            let state = format!("{} {}", object.mark(), state(object));
             if self.said.get(&object.id()) != Some(&state) {
                 let timing =
                     if object.verdict == Verdict::Ready { self.timing(object, now) } else { String::new() };
