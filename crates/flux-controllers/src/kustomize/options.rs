@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::manager::Tuning;
 use crate::reconcile::FeatureGates;
+use crate::source::Depot;
 
 /// Upstream's defaults are [`Options::default`].
 #[derive(Clone, Debug)]
@@ -23,8 +24,8 @@ pub struct Options {
     pub concurrent_ssa: usize,
     /// Refuse bases that are not in the source.
     pub no_remote_bases: bool,
-    /// Nothing far away may be asked: a fleet is tried on a machine.
-    pub offline: bool,
+    /// What a fleet that is tried on a machine has instead of the network.
+    pub depot: Option<Depot>,
     /// Prefixes of further field managers whose fields are taken over.
     pub override_managers: Vec<String>,
     /// Kinds that get a stage of their own, as (group, kind).
@@ -74,7 +75,7 @@ impl Default for Options {
             requeue_dependency: Duration::from_secs(30),
             concurrent_ssa: 4,
             no_remote_bases: false,
-            offline: false,
+            depot: None,
             override_managers: Vec::new(),
             custom_stage_kinds: Vec::new(),
             runtime_namespace: None,

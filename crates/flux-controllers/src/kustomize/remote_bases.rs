@@ -1,17 +1,24 @@
 //! Bases that a kustomization names by URL: fetched before the build, which itself fetches nothing. HTTP and HTTPS
 //! only, without credentials: a base is public, or it belongs into a source.
+//!
+//! Where a fleet is tried on a machine, a folder may stand for a repository, and what was fetched is kept for a run
+//! without network.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use file_tree::{Files, MemoryTree, TreePath};
 use flux_build::remote::Remote;
 use flux_remote::git::{self, Checkout, Http, Limits, ObjectStore, Reference};
+use flux_remote::local::LocalFolder;
 use futures::StreamExt;
+use serde_json::{Value, json};
 use url::Url;
 
 use super::run::Run;
+use crate::source::depot::{About, Cache, Depot, Entry, Network};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 const LARGEST_FILE: usize = 16 << 20;
@@ -39,8 +46,9 @@ pub(super) async fn fetch(run: &Run<'_>, name: &str) -> Result<Remote, String> {
             "remote bases are not allowed (--no-remote-bases); copy it into the source".to_owned(),
         ));
     }
-    if run.ctx.options.offline {
-        return Err(format!("offline: remote base '{name}' is needed, and bases are not cached"));
+    let depot = run.ctx.options.depot.as_ref();
+    if let Some(known) = depot.map(|depot| from_depot(depot, name)).transpose()?.flatten() {
+        return Ok(known);
     }
     let known = &run.ctx.memory.remote_bases.0;
     let fresh = known.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
@@ -51,12 +59,113 @@ pub(super) async fn fetch(run: &Run<'_>, name: &str) -> Result<Remote, String> {
     let remote = run.worker.outside(fetching).await;
     let remote =
         remote.map_err(|_| failed(format!("no answer within {} s", TIMEOUT.as_secs())))?.map_err(failed)?;
+    if let Some(cache) = depot.and_then(|depot| depot.cache.as_ref())
+        && let Err(error) = keep(cache, name, &remote)
+    {
+        tracing::warn!(%error, "the remote base is not kept for a run without network");
+    }
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
     known.retain(|_, (at, _)| at.elapsed() < FRESH);
     if known.len() < MOST {
         known.insert(name.to_owned(), (Instant::now(), remote.clone()));
     }
     Ok(remote)
+}
+
+/// What stands for the base here: somebody's folder, or what was fetched before.
+fn from_depot(depot: &Depot, name: &str) -> Result<Option<Remote>, String> {
+    let place = place(name);
+    let url = place.as_ref().map_or_else(|| name.to_owned(), |place| place.url.to_string());
+    if let Some(here) = depot.files(&url) {
+        let failed = |error: std::io::Error| {
+            format!("remote base '{name}': {}, in place of {url}: {error}", here.folder.display())
+        };
+        return match &place {
+            Some(place) => {
+                let tree = folder(&here.open().map_err(failed)?).map_err(failed)?;
+                inside(tree, place).map(Some).map_err(|why| format!("remote base '{name}': {why}"))
+            }
+            None => std::fs::read(&here.folder).map(|bytes| Some(Remote::file(bytes))).map_err(failed),
+        };
+    }
+    if depot.network == Network::First {
+        return Ok(None);
+    }
+    let kept = depot.cache.as_ref().and_then(|cache| cache.find(&wanted(name)));
+    match kept.and_then(|entry| unpack(&entry, place.as_ref())) {
+        Some(remote) => Ok(Some(remote)),
+        None if depot.network == Network::Never => Err(depot.missing(&format!("remote base '{name}'"), &url)),
+        None => Ok(None),
+    }
+}
+
+fn wanted(name: &str) -> Value {
+    json!({ "kind": "RemoteBase", "url": name })
+}
+
+const ONE_FILE: &str = "manifests.yaml";
+const WHOLE_TREE: &str = "repository.tar";
+
+fn keep(cache: &Cache, name: &str, remote: &Remote) -> std::io::Result<()> {
+    let (file, content) = match remote {
+        Remote::File(tree) => {
+            let bytes = tree.read(&TreePath::root().child(ONE_FILE)).map_err(std::io::Error::other)?;
+            (ONE_FILE, bytes.into_owned())
+        }
+        Remote::Repository { tree, .. } => (WHOLE_TREE, packed(tree.as_ref())?),
+    };
+    let about = About { wanted: wanted(name), file: file.to_owned(), ..About::default() };
+    cache.keep(about, &content)
+}
+
+fn packed(tree: &dyn Files) -> std::io::Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(Vec::new());
+    let mut waiting = vec![TreePath::root()];
+    while let Some(folder) = waiting.pop() {
+        for entry in tree.list(&folder).map_err(std::io::Error::other)? {
+            let path = folder.child(&entry.name);
+            if entry.kind == file_tree::Kind::Folder {
+                waiting.push(path);
+                continue;
+            }
+            let bytes = tree.read(&path).map_err(std::io::Error::other)?;
+            let mut header = tar::Header::new_gnu();
+            header.set_size(bytes.len() as u64);
+            header.set_mode(0o644);
+            archive.append_data(&mut header, path.as_str(), &bytes[..])?;
+        }
+    }
+    archive.into_inner()
+}
+
+/// What was kept; what cannot be read is as good as missing.
+fn unpack(entry: &Entry, place: Option<&Place>) -> Option<Remote> {
+    let Some(place) = place else { return Some(Remote::file(entry.content.clone())) };
+    let mut tree = MemoryTree::new();
+    for file in tar::Archive::new(&entry.content[..]).entries().ok()? {
+        let mut file = file.ok()?;
+        let path = TreePath::parse(file.path().ok()?.to_str()?).ok()?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).ok()?;
+        tree.insert(path, bytes);
+    }
+    inside(tree, place).ok()
+}
+
+fn folder(files: &LocalFolder) -> std::io::Result<MemoryTree> {
+    let mut tree = MemoryTree::new();
+    for file in files.files() {
+        tree.insert(file.path.clone(), files.read(&file.path)?);
+    }
+    Ok(tree)
+}
+
+fn inside(tree: MemoryTree, place: &Place) -> Result<Remote, String> {
+    let inside = place.inside.clone();
+    if tree.kind(&inside).is_none() {
+        return Err(format!("there is no folder '{inside}' in it"));
+    }
+    Ok(Remote::Repository { tree: Arc::new(tree), inside })
 }
 
 async fn download(name: &str) -> Result<Remote, String> {
@@ -139,11 +248,7 @@ async fn clone(place: &Place) -> Result<Remote, String> {
         copy(&store, pick.commit)
     });
     let tree = tree.await.map_err(|error| error.to_string())??;
-    let inside = place.inside.clone();
-    if tree.kind(&inside).is_none() {
-        return Err(format!("there is no folder '{inside}' in it"));
-    }
-    Ok(Remote::Repository { tree: Arc::new(tree), inside })
+    inside(tree, place)
 }
 
 /// A `ref` may be a branch, a tag or a commit; without one it is the default branch.
@@ -199,5 +304,56 @@ mod tests {
         assert_eq!(seen("https://github.com/org/repo"), is(repo, None, ""));
         assert_eq!(seen("https://host/x.git/a"), is("https://host/x.git", None, "a"));
         assert_eq!(seen("https://host/a/b/install.yaml"), None);
+    }
+
+    fn depot(cache: &std::path::Path, network: Network) -> Depot {
+        Depot { stand_ins: Vec::new(), cache: Some(Cache::open(cache).unwrap()), network }
+    }
+
+    fn text(remote: &Remote, path: &str) -> String {
+        let Remote::Repository { tree, .. } = remote else { panic!("no repository") };
+        String::from_utf8(tree.read(&TreePath::parse(path).unwrap()).unwrap().into_owned()).unwrap()
+    }
+
+    #[test]
+    fn what_was_fetched_is_found_without_network_and_what_was_not_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(folder.path()).unwrap();
+        let base = "https://github.com/org/repo//base?ref=v1";
+        let tree = MemoryTree::from_texts([("base/a.yaml", "a: 1\n"), ("b.yaml", "b: 2\n")]).unwrap();
+        keep(&cache, base, &inside(tree, &place(base).unwrap()).unwrap()).unwrap();
+        let file = "https://example.com/install.yaml";
+        keep(&cache, file, &Remote::file(b"c: 3\n".to_vec())).unwrap();
+
+        let offline = depot(folder.path(), Network::Never);
+        let found = from_depot(&offline, base).unwrap().unwrap();
+        assert_eq!(
+            (text(&found, "base/a.yaml").as_str(), text(&found, "b.yaml").as_str()),
+            ("a: 1\n", "b: 2\n")
+        );
+        assert!(matches!(from_depot(&offline, file), Ok(Some(Remote::File(_)))));
+        let missing = from_depot(&offline, "https://github.com/org/repo//base?ref=v2").err().unwrap();
+        assert!(
+            missing.starts_with("offline: remote base 'https://github.com/org/repo//base?ref=v2' is needed"),
+            "{missing}"
+        );
+        assert!(missing.ends_with("--local https://github.com/org/repo=PATH"), "{missing}");
+        assert!(from_depot(&depot(folder.path(), Network::First), base).unwrap().is_none(), "news is seen");
+        assert!(from_depot(&depot(folder.path(), Network::IfMissing), base).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_folder_may_stand_for_the_repository_of_a_base() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("base")).unwrap();
+        std::fs::write(folder.path().join("base/a.yaml"), "a: here\n").unwrap();
+        let here = flux_remote::local::Place { folder: folder.path().to_owned(), revision: None };
+        let stand_in =
+            crate::source::StandIn { place: here, urls: vec!["https://github.com/org/repo".to_owned()] };
+        let depot = Depot { stand_ins: vec![stand_in], cache: None, network: Network::Never };
+        let found = from_depot(&depot, "github.com/org/repo/base?ref=main").unwrap().unwrap();
+        assert_eq!(text(&found, "base/a.yaml"), "a: here\n");
+        let wrong = from_depot(&depot, "github.com/org/repo/nowhere?ref=main").err().unwrap();
+        assert!(wrong.contains("there is no folder 'nowhere' in it"), "{wrong}");
     }
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::Result;
 use flux_api::kinds::{self, Controller};
 use flux_controllers::manager::{Manager, ManagerOptions};
-use flux_controllers::source::depot::Network;
 use flux_controllers::source::{Depot, StandIn};
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
@@ -106,7 +105,7 @@ fn options(settings: &Settings) -> ManagerOptions {
     if settings.fleet.clone.is_none() {
         depot.stand_ins.insert(0, StandIn { place: settings.fleet.place.clone(), urls });
     }
-    options.kustomize.offline = depot.network == Network::Never;
+    options.kustomize.depot = Some(depot.clone());
     options.depot = Some(depot);
     options.most_retry = Duration::from_secs(10);
     // A fleet that is tried out writes to nobody's chat and sets no commit's status.

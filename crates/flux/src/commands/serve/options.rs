@@ -331,7 +331,7 @@ fn kustomize(flags: &Flags<'_>) -> Result<kustomize::Options, CliError> {
         .collect();
     let kinds = kustomize::stage_kinds(&kinds);
     Ok(kustomize::Options {
-        offline: false,
+        depot: None,
         jitter_percent: flags.number("interval-jitter-percentage")?,
         no_cross_namespace_refs: flags.is("no-cross-namespace-refs"),
         default_service_account: flags.some("default-service-account"),
