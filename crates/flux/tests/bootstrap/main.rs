@@ -13,6 +13,9 @@ use flux_controllers::manager::{Manager, ManagerOptions};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
+use russh::keys::key::safe_rng;
+use russh::keys::ssh_key::LineEnding;
+use russh::keys::{Algorithm, PrivateKey};
 use testbed::Cluster;
 
 use hosts::{Dialect, Host, TOKEN};
@@ -139,6 +142,41 @@ async fn with_a_deploy_key(dialect: Dialect) {
     scene.manager.stop().await;
 }
 
+/// A key that a person made beforehand becomes the deploy key, and a second run with it changes nothing.
+async fn with_a_given_key(dialect: Dialect) {
+    let scene = Scene::start(dialect).await;
+    let folder = tempfile::tempdir().unwrap();
+    let make = |name: &str| {
+        let file = folder.path().join(name);
+        let key = PrivateKey::random(&mut safe_rng(), Algorithm::Ed25519).unwrap();
+        std::fs::write(&file, key.to_openssh(LineEnding::LF).unwrap().as_bytes()).unwrap();
+        (file, key.public_key().to_openssh().unwrap())
+    };
+    let line = |file: &std::path::Path| {
+        format!(
+            "{} --owner=my-org --repository=fleet-infra --path=clusters/production --ssh-hostname={} --private-key-file={}",
+            dialect.command(),
+            scene.host.ssh_address(),
+            file.display(),
+        )
+    };
+    let same = |one: &str| one.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    let (file, public) = make("first");
+    let said = scene.bootstrapped(&line(&file)).await;
+    assert!(said.contains("configured deploy key"), "{said}");
+    assert_eq!(same(&scene.host.keys()[0].key), same(&public));
+    assert_eq!(scene.secret("identity").await, std::fs::read_to_string(&file).unwrap());
+    assert!(scene.host.was_fetched_over_ssh(), "the cluster reads with the key it was given");
+
+    let said = scene.bootstrapped(&line(&file)).await;
+    assert!(!said.contains("configured deploy key"), "{said}");
+    assert_eq!(scene.host.keys().len(), 1);
+
+    let (_, said) = scene.bootstrap(&line(&folder.path().join("nowhere"))).await;
+    assert!(said.contains("failed to open private key file") && said.contains("nowhere"), "{said}");
+    scene.manager.stop().await;
+}
+
 macro_rules! hosts {
     ($($name:ident: $dialect:expr,)*) => {$(
         mod $name {
@@ -152,6 +190,11 @@ macro_rules! hosts {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn bootstraps_with_a_deploy_key_that_a_second_run_keeps() {
                 with_a_deploy_key($dialect).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn bootstraps_with_the_key_of_private_key_file() {
+                with_a_given_key($dialect).await;
             }
         }
     )*};

@@ -158,16 +158,7 @@ impl SourceLogin {
             text = text.replacen(&host, name, 1);
             name.clone_into(&mut host);
         }
-        let pair = match run.some("private-key-file") {
-            Some(file) => {
-                let pem = std::fs::read_to_string(file);
-                let pem = pem.map_err(|error| {
-                    fail!("failed to open private key file: {}", go_io(file.as_ref(), &error))
-                })?;
-                Some(KeyPair::read(pem, password.as_deref())?)
-            }
-            None => None,
-        };
+        let pair = given_pair(run, password.as_deref())?;
         Ok((SourceLogin::Key { pair, host, password }, text))
     }
 
@@ -189,7 +180,8 @@ impl SourceLogin {
             return Ok(SourceLogin::Password { user, password: token.expose().clone(), certificate });
         }
         let host = run.some("ssh-hostname").map_or_else(|| client.host().to_owned(), str::to_owned);
-        Ok(SourceLogin::Key { pair: None, host, password: None })
+        // Upstream makes a new key here whatever is given; whoever names one means it.
+        Ok(SourceLogin::Key { pair: given_pair(run, None)?, host, password: None })
     }
 
     /// Whether there is something new to write over a Secret that exists.
@@ -244,6 +236,14 @@ impl SourceLogin {
             }
         })
     }
+}
+
+/// The key of `--private-key-file`.
+fn given_pair(run: &Invocation, password: Option<&str>) -> Result<Option<KeyPair>, CliError> {
+    let Some(file) = run.some("private-key-file") else { return Ok(None) };
+    let pem = std::fs::read_to_string(file)
+        .map_err(|error| fail!("failed to open private key file: {}", go_io(file.as_ref(), &error)))?;
+    KeyPair::read(pem, password).map(Some)
 }
 
 /// A URL keeps its kind of scheme; ours changes it all the same.
