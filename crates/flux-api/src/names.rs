@@ -17,6 +17,10 @@ pub const WATCH_LABEL: &str = "reconcile.fluxcd.io/watch";
 pub const WATCH_ENABLED: &str = "Enabled";
 /// Label: which shard's controllers look after the object.
 pub const SHARD_LABEL: &str = "sharding.fluxcd.io/shard";
+/// Annotation on a suspended object: why. Nobody but people reads it.
+pub const SUSPEND_REASON: &str = "fluxcd.rs/suspend-reason";
+/// Annotation on a suspended object: when the suspension ends by itself (RFC 3339).
+pub const SUSPEND_UNTIL: &str = "fluxcd.rs/suspend-until";
 /// Annotations with this prefix are copied into the object's events.
 pub const EVENT_ANNOTATION_PREFIX: &str = "event.toolkit.fluxcd.io/";
 

@@ -29,6 +29,7 @@ use crate::reconcile::election::{ElectionOptions, Leadership, lease_name};
 use crate::reconcile::metrics::{self, Metrics};
 use crate::reconcile::probes::{self, Readiness};
 use crate::reconcile::run::{Pace, Shard, Work, listen_to_own};
+use crate::reconcile::suspension::Resumer;
 use crate::reconcile::throttle::{Limits, bounded};
 use crate::reconcile::{Cache, Events, FeatureGates, Queue, Reconcile, Selector, run, state_metrics};
 use crate::source::bucket::Buckets;
@@ -310,7 +311,7 @@ impl Manager {
                     client: self.client.clone(),
                     cache: self.cache.clone(),
                     storage: self.storage.clone(),
-                    events,
+                    events: events.clone(),
                     object_cache: options.storage_path.join(".git-objects"),
                     jitter_percent: tuning.jitter_percent,
                     options: options.source.clone(),
@@ -320,13 +321,13 @@ impl Manager {
                     depot: options.depot.clone(),
                 });
                 let source = GitRepositories::new(ctx.clone());
-                let queue = self.work(Arc::new(Sources { ctx: ctx.clone(), source }), &tuning);
+                let queue = self.work(Arc::new(Sources { ctx: ctx.clone(), source }), &tuning, &events);
                 git_repository::listen(&self.cache, &queue);
                 let source = HelmRepositories::default();
-                self.work(Arc::new(Sources { ctx: ctx.clone(), source }), &tuning);
-                self.work(Arc::new(Sources { ctx: ctx.clone(), source: OciRepositories }), &tuning);
-                self.work(Arc::new(Sources { ctx: ctx.clone(), source: Buckets }), &tuning);
-                let charts = self.work(Arc::new(Sources { ctx, source: HelmCharts }), &tuning);
+                self.work(Arc::new(Sources { ctx: ctx.clone(), source }), &tuning, &events);
+                self.work(Arc::new(Sources { ctx: ctx.clone(), source: OciRepositories }), &tuning, &events);
+                self.work(Arc::new(Sources { ctx: ctx.clone(), source: Buckets }), &tuning, &events);
+                let charts = self.work(Arc::new(Sources { ctx, source: HelmCharts }), &tuning, &events);
                 helm_chart::listen(&self.cache, &charts);
             }
             Controller::Kustomize => {
@@ -335,7 +336,7 @@ impl Manager {
                     client: self.client.clone(),
                     cache: self.cache.clone(),
                     fetcher: Fetcher::new(self.storage.clone(), options.http_retry),
-                    events,
+                    events: events.clone(),
                     cluster: flux_apply::Cluster::new(self.client.clone()),
                     cloud: flux_remote::cloud::Cloud::new(
                         flux_remote::cloud::Environment::of_this_process(),
@@ -346,7 +347,7 @@ impl Manager {
                     memory,
                 });
                 let configs = options.kustomize.watched_configs(&tuning);
-                let queue = self.work(Arc::new(Kustomizations { ctx: ctx.clone() }), &tuning);
+                let queue = self.work(Arc::new(Kustomizations { ctx: ctx.clone() }), &tuning, &events);
                 kustomization::listen(&self.cache, &queue, &ctx.memory, configs);
             }
             Controller::Helm => {
@@ -354,7 +355,7 @@ impl Manager {
                     client: self.client.clone(),
                     cache: self.cache.clone(),
                     fetcher: Fetcher::new(self.storage.clone(), options.http_retry),
-                    events,
+                    events: events.clone(),
                     local: helm::identity::Target::new(self.client.clone()),
                     remotes: helm::identity::Remotes::default(),
                     charts: helm::source::Charts::default(),
@@ -363,7 +364,7 @@ impl Manager {
                 });
                 let watch_configs = !ctx.options.disable_config_watchers;
                 helm::watches::prepare(&self.cache, watch_configs);
-                let queue = self.work(Arc::new(HelmReleases::new(ctx)), &tuning);
+                let queue = self.work(Arc::new(HelmReleases::new(ctx)), &tuning, &events);
                 helm::watches::listen(&self.cache, &queue, watch_configs);
             }
             Controller::Notification => {} // above: its listeners run already
@@ -375,11 +376,11 @@ impl Manager {
                     cache: self.cache.clone(),
                     storage: self.storage.clone(),
                     fetcher: Fetcher::new(self.storage.clone(), options.http_retry),
-                    events,
+                    events: events.clone(),
                     jitter_percent: tuning.jitter_percent,
                     options: options.watcher.clone(),
                 });
-                let queue = self.work(Arc::new(ArtifactGenerators { ctx }), &tuning);
+                let queue = self.work(Arc::new(ArtifactGenerators { ctx }), &tuning, &events);
                 artifact_generator::listen(&self.cache, &queue);
             }
         }
@@ -387,9 +388,10 @@ impl Manager {
 
     fn add_notification(&mut self, tuning: &Tuning) {
         let Some(ctx) = self.notification.as_ref().map(|running| running.ctx.clone()) else { return };
-        self.work(Arc::new(Providers(ctx.clone())), tuning);
-        self.work(Arc::new(Alerts(ctx.clone())), tuning);
-        let queue = self.work(Arc::new(Receivers(ctx)), tuning);
+        let events = ctx.events.clone();
+        self.work(Arc::new(Providers(ctx.clone())), tuning, &events);
+        self.work(Arc::new(Alerts(ctx.clone())), tuning, &events);
+        let queue = self.work(Arc::new(Receivers(ctx)), tuning, &events);
         if !tuning.gates.is("DisableConfigWatchers") {
             reconciler::listen(&self.cache, &queue, &tuning.watch_configs_label_selector);
         }
@@ -429,7 +431,7 @@ impl Manager {
         let ctx = Arc::new(image::Reflector {
             client: self.client.clone(),
             cache: self.cache.clone(),
-            events,
+            events: events.clone(),
             tags,
             hosts: image::hosts::Hosts::new(tuning.concurrent),
             identity: self.cloud_identity(
@@ -440,8 +442,8 @@ impl Manager {
             ),
             options: reflector,
         });
-        self.work(Arc::new(Images(ImageRepositories { ctx: ctx.clone() })), tuning);
-        let policies = self.work(Arc::new(Images(ImagePolicies { ctx })), tuning);
+        self.work(Arc::new(Images(ImageRepositories { ctx: ctx.clone() })), tuning, &events);
+        let policies = self.work(Arc::new(Images(ImagePolicies { ctx })), tuning, &events);
         image_policy::listen(&self.cache, &policies);
     }
 
@@ -457,7 +459,7 @@ impl Manager {
         let automations = ImageUpdateAutomations {
             client: self.client.clone(),
             cache: self.cache.clone(),
-            events,
+            events: events.clone(),
             connector: git_repository::Connector::new(identity, algorithms),
             folder: options.storage_path.join(".image-automation"),
             force_push_branch: tuning.gates.is("GitForcePushBranch"),
@@ -466,12 +468,12 @@ impl Manager {
             turns: Default::default(),
             told: Default::default(),
         };
-        let queue = self.work(Arc::new(Images(automations)), tuning);
+        let queue = self.work(Arc::new(Images(automations)), tuning, &events);
         automation::listen(&self.cache, &queue);
     }
 
     /// Has `reconciler` work on its kind; the queue is for those who wake its objects.
-    fn work(&mut self, reconciler: Arc<dyn Reconcile>, tuning: &Tuning) -> Arc<Queue> {
+    fn work(&mut self, reconciler: Arc<dyn Reconcile>, tuning: &Tuning, events: &Events) -> Arc<Queue> {
         let queue = Arc::new(Queue::default());
         // The flag was checked when it was read; what cannot be read selects nothing.
         let selector = tuning.watch_label_selector.as_deref().map(|text| {
@@ -491,7 +493,9 @@ impl Manager {
         };
         let (cache, closed) = (self.cache.clone(), queue.clone());
         let (work_queue, metrics) = (queue.clone(), self.metrics.clone());
-        let work = Work { reconciler, cache: cache.clone(), queue: work_queue, pace, shard, metrics };
+        let resumer = Resumer { client: self.client.clone(), events: events.clone() };
+        let work =
+            Work { reconciler, cache: cache.clone(), queue: work_queue, pace, shard, metrics, resumer };
         self.tasks.spawn(async move {
             tokio::select! {
                 () = cache.synced() => {}

@@ -1,6 +1,7 @@
 //! One row per kind the command line speaks of: its words, its columns, what it says when it is done. Every verb reads it.
 
 use flux_api::kinds::{self, Kind as ApiKind};
+use flux_api::names::{SUSPEND_REASON, SUSPEND_UNTIL};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::Value;
@@ -296,17 +297,21 @@ impl Column {
             Column::LastRun => local_time(text(object, "/status/lastAutomationRunTime")),
             Column::Image => text(object, "/status/latestRef/name").to_owned(),
             Column::Tag => text(object, "/status/latestRef/tag").to_owned(),
-            Column::Suspended => match (is_suspended(object), annotation(object, SUSPEND_REASON)) {
-                (true, "") => "True".to_owned(),
-                (true, reason) => format!("True ({reason})"),
-                (false, _) => "False".to_owned(),
-            },
+            Column::Suspended => suspended(object),
         }
     }
 }
 
-/// Why somebody suspended an object; `flux resume` takes it away.
-pub(crate) const SUSPEND_REASON: &str = "fluxcd.rs/suspend-reason";
+/// Whether an object is suspended; behind it until when and why, where somebody has said so.
+fn suspended(object: &Value) -> String {
+    if !is_suspended(object) {
+        return "False".to_owned();
+    }
+    let (reason, until) = (annotation(object, SUSPEND_REASON), annotation(object, SUSPEND_UNTIL));
+    let until = if until.is_empty() { String::new() } else { format!("until {}", local_time(until)) };
+    let notes: Vec<&str> = [until.as_str(), reason].into_iter().filter(|note| !note.is_empty()).collect();
+    if notes.is_empty() { "True".to_owned() } else { format!("True ({})", notes.join(": ")) }
+}
 
 fn annotation<'a>(object: &'a Value, name: &str) -> &'a str {
     let annotations = object.pointer("/metadata/annotations");
@@ -378,7 +383,7 @@ fn external_source(object: &Value) -> String {
 }
 
 /// A time of the API in the zone of whoever reads it.
-fn local_time(text: &str) -> String {
+pub(crate) fn local_time(text: &str) -> String {
     let Ok(moment) = text.parse::<Timestamp>() else { return text.to_owned() };
     let local = moment.to_zoned(TimeZone::system());
     let zone = if local.offset().is_zero() { "Z".to_owned() } else { local.strftime("%:z").to_string() };

@@ -18,11 +18,12 @@ pub mod selector;
 pub mod state_metrics;
 pub mod status;
 pub mod store;
+pub mod suspension;
 pub mod throttle;
 
 pub use cache::{Cache, Change, Index, Store, Watched, resource};
 pub use conditions::{Conditions, jittered};
-pub use events::{Events, Severity};
+pub use events::{Events, Happening, Severity};
 pub use gates::FeatureGates;
 pub use heavy::heavy;
 pub use metrics::Metrics;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flux_api::kinds::Kind;
-use flux_api::names::RECONCILE_REQUEST;
+use flux_api::names::{RECONCILE_REQUEST, SUSPEND_UNTIL};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -20,6 +21,7 @@ use super::cache::{Cache, Change};
 use super::metrics::{self, Metrics};
 use super::queue::{Cause, Queue, Taken};
 use super::selector::Selector;
+use super::suspension::{Resumer, Suspension};
 
 /// When an object is to be looked at again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +140,7 @@ enum Attention {
     None,
 }
 
-/// New, another generation, another request, on its way out. A mere change of status is our own doing.
+/// New, another generation, another request, another end of its suspension, on its way out. A mere change of status is our own doing.
 fn attention(change: &Change, shard: &Shard) -> Attention {
     let old = change.old.as_deref().filter(|old| shard.includes(old));
     let Some(new) = change.new.as_deref().filter(|new| shard.includes(new)) else {
@@ -153,6 +155,7 @@ fn attention(change: &Change, shard: &Shard) -> Attention {
     let wanted = new.metadata.generation != old.metadata.generation
         || new.metadata.deletion_timestamp != old.metadata.deletion_timestamp
         || asked
+        || new.annotations().get(SUSPEND_UNTIL) != old.annotations().get(SUSPEND_UNTIL)
         || new.uid() != old.uid();
     if wanted { Attention::Wanted } else { Attention::None }
 }
@@ -165,6 +168,7 @@ pub struct Work {
     pub pace: Pace,
     pub shard: Shard,
     pub metrics: Metrics,
+    pub resumer: Resumer,
 }
 
 /// Works on the queue until it is closed; then waits for what is under way.
@@ -208,6 +212,10 @@ async fn turn(work: &Work, taken: Taken, permits: Arc<Semaphore>, permit: OwnedS
     );
     let started = Instant::now();
     let is_deleted = object.metadata.deletion_timestamp.is_some();
+    let suspension = Suspension::of(&object, Timestamp::now());
+    if let (Suspension::Over(until), false) = (suspension, is_deleted) {
+        return work.resumer.resume(kind, &object, until).instrument(span).await;
+    }
     let reconcile = work.reconciler.clone().reconcile(object, worker).instrument(span.clone());
     let next = match AssertUnwindSafe(reconcile).catch_unwind().await {
         Ok(next) => next,
@@ -218,6 +226,7 @@ async fn turn(work: &Work, taken: Taken, permits: Arc<Semaphore>, permit: OwnedS
             Next::Backoff
         }
     };
+    let next = suspension.at_the_latest(next);
     count(work, &taken.key, next, taken.waited, started.elapsed(), is_deleted);
     next
 }
@@ -309,6 +318,19 @@ mod tests {
         assert_eq!(judge(object(1, "one", None), object(1, "one", Some("now"))), Attention::Wanted);
         assert_eq!(judge(object(1, "one", Some("now")), object(1, "one", None)), Attention::None);
         assert_eq!(judge(object(1, "one", None), object(1, "one", None)), Attention::None);
+    }
+
+    #[test]
+    fn another_end_of_a_suspension_is_looked_at_although_the_spec_is_the_same() {
+        let until = |text: &str| {
+            let mut value = serde_json::to_value(object(1, "one", None).unwrap().as_ref()).unwrap();
+            value["metadata"]["annotations"] = json!({ SUSPEND_UNTIL: text });
+            Some(Arc::new(serde_json::from_value(value).unwrap()))
+        };
+        let (noon, later) = ("2026-01-01T12:00:00Z", "2026-01-01T14:00:00Z");
+        assert_eq!(judge(object(1, "one", None), until(noon)), Attention::Wanted);
+        assert_eq!(judge(until(noon), until(later)), Attention::Wanted);
+        assert_eq!(judge(until(noon), until(noon)), Attention::None);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! `flux resume`: suspended objects reconcile again; the command waits for it when asked, or when there is only one.
 
+use flux_api::names::{SUSPEND_REASON, SUSPEND_UNTIL};
 use futures::future::join_all;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::error::{CliError, fail};
-use crate::kinds::{self, Kind, SUSPEND_REASON};
+use crate::kinds::{self, Kind};
 use crate::output;
 use crate::readiness;
 use crate::session::Session;
@@ -52,8 +53,10 @@ async fn resume(
         let name = kinds::name(object);
         output::action(&format!("resuming {} {name} in {} namespace", kind.human, session.namespace));
         let mut patch = json!({"spec": {"suspend": null}});
-        if object.pointer("/metadata/annotations").is_some_and(|all| all.get(SUSPEND_REASON).is_some()) {
-            patch["metadata"] = json!({"annotations": {SUSPEND_REASON: null}});
+        for name in [SUSPEND_REASON, SUSPEND_UNTIL] {
+            if object.pointer("/metadata/annotations").is_some_and(|all| all.get(name).is_some()) {
+                patch["metadata"]["annotations"][name] = Value::Null;
+            }
         }
         session.merge(kind.api, name, &patch).await?;
         output::success(&format!("{} resumed", kind.human));

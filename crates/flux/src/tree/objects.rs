@@ -58,9 +58,11 @@ pub(super) static ROWS: &[Row] = &[
     row("reconcile source git", "Ask for a GitRepository run, wait").flags(&[boolean("with-source")]),
     row("reconcile source helm", "Ask for a HelmRepository run, wait").flags(&[boolean("with-source")]),
     row("reconcile source oci", "Ask for a OCIRepository run, wait").flags(&[boolean("with-source")]),
-    row("suspend", "Group: pause objects")
-        .args(Args::Group)
-        .persistent(&[boolean("all"), string("reason", "")]),
+    row("suspend", "Group: pause objects").args(Args::Group).persistent(&[
+        boolean("all"),
+        duration("for", "0s"),
+        string("reason", ""),
+    ]),
     row("suspend alert", "Pause reconciling of Alert objects"),
     row("suspend alert-provider", "Pause reconciling of Provider objects"),
     row("suspend helmrelease", "Pause reconciling of HelmRelease objects").aliases(&["hr"]),

@@ -5,11 +5,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use flux_api::kinds::{Controller, GIT_REPOSITORY, KUSTOMIZATION};
+use flux_api::names;
 use flux_controllers::manager::{Manager, ManagerOptions};
 use flux_controllers::reconcile::election::ElectionOptions;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch};
 use serde_json::{Value, json};
 use testbed::Cluster;
 use testbed::webhook_sink::WebhookSink;
@@ -21,6 +22,7 @@ crate::stories!(
     a_shard_works_on_its_own_objects_and_sees_all_sources,
     metrics_tell_of_each_object_and_forget_what_is_gone,
     events_reach_the_cluster_and_the_address_they_are_sent_to,
+    a_suspension_with_an_end_ends_by_itself_and_one_without_does_not,
 );
 
 fn options(flux: &Flux, storage: &std::path::Path, controllers: &[Controller]) -> ManagerOptions {
@@ -108,6 +110,38 @@ async fn of_two_replicas_one_works_and_the_other_takes_over_when_it_is_killed(cl
     // Stopped, it gives the leases back.
     standby.stop().await;
     assert_eq!(holder("source-controller-leader-election").await, "");
+}
+
+async fn a_suspension_with_an_end_ends_by_itself_and_one_without_does_not(cluster: &Cluster) {
+    let flux = Flux::start(cluster, &[Controller::Source]).await;
+    flux.fleet.commit("first", &[("a.yaml", "a: 1\n")]).unwrap();
+    for name in ["timed", "held"] {
+        flux.git_repository(name).await;
+        flux.ready(&GIT_REPOSITORY, name).await;
+    }
+    let suspend = async |name: &str, until: Value| {
+        let annotations = json!({ names::SUSPEND_UNTIL: until, names::SUSPEND_REASON: "a change at night" });
+        let patch = json!({ "metadata": { "annotations": annotations }, "spec": { "suspend": true } });
+        flux.api(&GIT_REPOSITORY).patch(name, &Default::default(), &Patch::Merge(patch)).await.unwrap();
+    };
+    suspend("held", Value::Null).await;
+    let far = k8s_openapi::jiff::Timestamp::now() + Duration::from_secs(3600);
+    suspend("timed", far.to_string().into()).await;
+    let second = flux.fleet.commit("second", &[("a.yaml", "a: 2\n")]).unwrap();
+
+    // Only the annotation changes, which no generation tells of.
+    let soon = k8s_openapi::jiff::Timestamp::now() + Duration::from_secs(1);
+    suspend("timed", soon.to_string().into()).await;
+    let timed = flux
+        .until(&GIT_REPOSITORY, "timed", "is at work again", |object| {
+            object["status"]["artifact"]["revision"] == format!("main@sha1:{second}")
+        })
+        .await;
+    assert!(timed["spec"].get("suspend").is_none(), "{timed}");
+    assert_eq!(timed.pointer("/metadata/annotations").and_then(|all| all.get(names::SUSPEND_REASON)), None);
+    flux.event("timed", "Resumed", "resumed: the suspension until").await;
+    let held = flux.api(&GIT_REPOSITORY).get("held").await.unwrap();
+    assert_eq!(held.data["spec"]["suspend"], true, "nobody has said how long");
 }
 
 async fn a_shard_works_on_its_own_objects_and_sees_all_sources(cluster: &Cluster) {
