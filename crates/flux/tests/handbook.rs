@@ -4,20 +4,21 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use flux_api::kinds::{Controller, GIT_REPOSITORY, HELM_RELEASE, KUSTOMIZATION, Kind};
+use flux_api::kinds::{Controller, GIT_REPOSITORY, HELM_RELEASE, KUSTOMIZATION};
 use flux_controllers::manager::{Manager, ManagerOptions};
-use kube::Api;
-use kube::api::{DynamicObject, Patch, PatchParams};
-use serde_json::{Value, json};
+use kube::api::DynamicObject;
+use serde_json::json;
 use testbed::Cluster;
 use testbed::git_server::GitServer;
 use testbed::reference::{self, Tool};
 
-const NAMESPACE: &str = "flux-system";
+#[path = "at_work/flux.rs"]
+mod flux;
+
+use flux::{Flux, NAMESPACE, api, apply, ready};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn handbook_commands_on_the_embedded_server() {
@@ -118,6 +119,17 @@ async fn new_commands(cluster: &Cluster, flux: &Flux<'_>) {
     let said = flux.run("flux get ks apps");
     assert!(!String::from_utf8_lossy(&said.stdout).contains("4711"), "resuming takes the reason away");
 
+    flux.types("flux suspend ks apps --for 2h --reason ticket-4711", &["✔ kustomization suspended until 20"]);
+    flux.types("flux get ks apps", &["True (until 20", "Z: ticket-4711)"]);
+    flux.fails("flux suspend ks apps --for 0s", &["--for must be longer than nothing"]);
+    flux.types("flux suspend ks apps --for 1s", &["✔ kustomization suspended until 20"]);
+    let resumed = |object: &DynamicObject| {
+        object.data.pointer("/spec/suspend").is_none()
+            && object.metadata.annotations.iter().flatten().all(|(name, _)| !name.starts_with("fluxcd.rs/"))
+    };
+    let (apps, limit) = (api(cluster, &KUSTOMIZATION), Duration::from_secs(30));
+    testbed::wait::until(&apps, "apps", limit, "was resumed by its controller", resumed).await.unwrap();
+
     flux.types(
         "flux why configmap/app -n default",
         &["✔ ConfigMap/default/app", "is applied by ✔ Kustomization/flux-system/apps", "✔ nothing is broken"],
@@ -174,70 +186,4 @@ async fn new_commands(cluster: &Cluster, flux: &Flux<'_>) {
     flux.fails("flux explain values hr/web --key nothing", &["the chart's own default counts"]);
     flux.types("flux debug hr web --show-values", &["tag: two", "pull: always", "password: canary"]);
     flux.fails("flux why hr/web", &["HelmRelease/flux-system/web is fetched from HelmRepository/flux-system/charts, which does not exist"]);
-}
-
-struct Flux<'a> {
-    program: &'a Path,
-    kubeconfig: &'a Path,
-    folder: &'a Path,
-}
-
-impl Flux<'_> {
-    fn run(&self, line: &str) -> Output {
-        tokio::task::block_in_place(|| {
-            Command::new(self.program)
-                .args(line.split(' ').skip(1))
-                .current_dir(self.folder)
-                .env("KUBECONFIG", self.kubeconfig)
-                .env("HOME", self.folder)
-                .env("TZ", "UTC")
-                .output()
-                .unwrap()
-        })
-    }
-
-    /// Runs the line; it succeeds, and what it says holds all of this.
-    fn types(&self, line: &str, wanted: &[&str]) {
-        let output = self.run(line);
-        let said =
-            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        let who = self.program.display();
-        assert!(output.status.success(), "{who}: {line}: {said}");
-        for text in wanted {
-            assert!(said.contains(text), "{who}: {line}: no {text:?} in {said}");
-        }
-    }
-}
-
-impl Flux<'_> {
-    /// Runs the line; it ends with exit code 1, and what it says holds all of this.
-    fn fails(&self, line: &str, wanted: &[&str]) {
-        let output = self.run(line);
-        let said =
-            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert_eq!(output.status.code(), Some(1), "{line}: {said}");
-        for text in wanted {
-            assert!(said.contains(text), "{line}: no {text:?} in {said}");
-        }
-    }
-}
-
-fn api(cluster: &Cluster, kind: &Kind) -> Api<DynamicObject> {
-    Api::namespaced_with(cluster.client(), NAMESPACE, &flux_controllers::reconcile::resource(kind))
-}
-
-async fn apply(cluster: &Cluster, kind: &Kind, name: &str, spec: Value) {
-    let object = json!({
-        "apiVersion": kind.api_version(), "kind": kind.kind,
-        "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
-    });
-    let parameters = PatchParams::apply("test").force();
-    api(cluster, kind).patch(name, &parameters, &Patch::Apply(object)).await.unwrap();
-}
-
-async fn ready(cluster: &Cluster, kind: &Kind, name: &str) {
-    let is_ready = |object: &DynamicObject| testbed::cluster::has_condition(object, "Ready", "True");
-    testbed::wait::until(&api(cluster, kind), name, Duration::from_secs(30), "is ready", is_ready)
-        .await
-        .unwrap();
 }

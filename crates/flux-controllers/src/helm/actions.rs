@@ -361,7 +361,7 @@ impl Actor<'_> {
             revision: preparing.revision,
             operation: preparing.operation,
             capabilities,
-            cluster: self.cluster.clone(),
+            cluster: Some(self.cluster.clone()),
             dialect: self.dialect,
             skip_schema_validation: preparing.skip_schema_validation,
             enable_dns: self.enable_dns,

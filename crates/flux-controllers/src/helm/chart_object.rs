@@ -72,6 +72,11 @@ pub async fn reconcile(
     Ok(happened)
 }
 
+/// Whether a HelmChart holds what the HelmRelease asks for now. When it does not, its artifact is of an older wish.
+pub fn serves(known: &DynamicObject, object: &HelmRelease) -> bool {
+    names::helm_chart(object).is_some_and(|key| has_spec(known, &build(object, &key)))
+}
+
 /// Deletes the HelmChart that the status names.
 pub async fn delete(
     client: &Client,
@@ -132,17 +137,19 @@ fn build(object: &HelmRelease, key: &ObjectKey) -> Value {
 /// Whether everything we would apply stands there already, and nothing that we applied once and no longer do. The latter
 /// shows in the fields that are ours; comparing the generation of our own last apply would need memory.
 fn is_as_wanted(known: &DynamicObject, wanted: &Value) -> bool {
-    let spec = known.data.get("spec").cloned().unwrap_or_default();
-    let wanted_spec = wanted.get("spec").cloned().unwrap_or_default();
-    let defaults = json!({"version": "*", "reconcileStrategy": "ChartVersion"});
-    let mut expected = defaults;
-    merge(&mut expected, &wanted_spec);
     let labels = wanted.pointer("/metadata/labels").and_then(Value::as_object);
     let annotations = wanted.pointer("/metadata/annotations").and_then(Value::as_object);
     let has = |all: &std::collections::BTreeMap<String, String>, some: Option<&Map<String, Value>>| {
         some.into_iter().flatten().all(|(key, value)| all.get(key).map(String::as_str) == value.as_str())
     };
-    spec == expected && has(known.labels(), labels) && has(known.annotations(), annotations)
+    has_spec(known, wanted) && has(known.labels(), labels) && has(known.annotations(), annotations)
+}
+
+fn has_spec(known: &DynamicObject, wanted: &Value) -> bool {
+    let spec = known.data.get("spec").cloned().unwrap_or_default();
+    let mut expected = json!({"version": "*", "reconcileStrategy": "ChartVersion"});
+    merge(&mut expected, &wanted.get("spec").cloned().unwrap_or_default());
+    spec == expected
 }
 
 fn merge(into: &mut Value, from: &Value) {
@@ -199,6 +206,12 @@ mod tests {
         assert!(is_as_wanted(&known, &wanted));
         known.data["spec"]["valuesFiles"] = json!(["old.yaml"]);
         assert!(!is_as_wanted(&known, &wanted), "a field we no longer ask for is taken away");
+        assert!(!serves(&known, &release));
+        known.data["spec"] = wanted["spec"].clone();
+        known.data["spec"]["version"] = json!("*");
+        known.data["spec"]["reconcileStrategy"] = json!("ChartVersion");
+        known.metadata.labels = None;
+        assert!(serves(&known, &release), "labels do not change what the chart is");
     }
 
     #[test]

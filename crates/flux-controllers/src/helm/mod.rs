@@ -23,6 +23,7 @@ pub mod next;
 pub mod outcomes;
 pub mod policy;
 pub mod prerequisites;
+pub mod preview;
 pub mod render;
 pub mod report;
 pub mod snapshot;

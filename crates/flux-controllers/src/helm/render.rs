@@ -26,7 +26,8 @@ pub struct Rendering {
     pub revision: i64,
     pub operation: Operation,
     pub capabilities: Capabilities,
-    pub cluster: Cluster,
+    /// Where `lookup` looks; without a cluster it finds nothing.
+    pub cluster: Option<Cluster>,
     pub dialect: Dialect,
     pub skip_schema_validation: bool,
     pub enable_dns: bool,
@@ -59,7 +60,10 @@ impl Rendering {
                     PostRenderStrategy::Nohooks => helm::PostRenderStrategy::NoHooks,
                     PostRenderStrategy::Separate => helm::PostRenderStrategy::Separate,
                 },
-                lookup: Arc::new(ClusterLookup { handle, cluster: self.cluster }),
+                lookup: match self.cluster {
+                    Some(cluster) => Arc::new(ClusterLookup { handle, cluster }),
+                    None => Arc::new(helm::NoCluster),
+                },
                 ..helm::Options::default()
             };
             let rendered =

@@ -1,6 +1,6 @@
 //! Commands that upstream does not have. Rows only: what they do stands in `commands`.
 
-use super::flag::{array, boolean, int, string};
+use super::flag::{array, boolean, int, pairs, string};
 use super::{Args, Row, row};
 
 pub(super) static ROWS: &[Row] = &[
@@ -28,6 +28,16 @@ pub(super) static ROWS: &[Row] = &[
         array("local", ""),
         string("output", "text").short('o'),
     ]),
+    row("build helmrelease", "Render a HelmRelease as its controller would").aliases(&["hr"]).flags(&[
+        string("chart", ""),
+        boolean("dry-run"),
+        string("file", "").short('f'),
+        pairs("local-sources", ""),
+        boolean("show-secrets"),
+    ]),
+    row("diff helmrelease", "Compare a HelmRelease with its release and with the cluster")
+        .aliases(&["hr"])
+        .flags(&[string("chart", ""), string("file", "").short('f'), pairs("local-sources", "")]),
     row("image", "Group: questions about images").args(Args::Group),
     row("image explain", "Group: explanations").args(Args::Group),
     row("image explain policy", "Say of each tag why a policy keeps or drops it, and the order")

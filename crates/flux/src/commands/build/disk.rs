@@ -13,6 +13,7 @@ use flux_remote::ignore::{FILE_NAME, Ignore};
 const DEEPEST: usize = 64;
 
 pub(super) struct Disk {
+    root: PathBuf,
     /// Files below the folder that a generated kustomization leaves out.
     ignored: Option<(TreePath, Ignore)>,
 }
@@ -21,13 +22,23 @@ impl Disk {
     /// With patterns, the folder's `.sourceignore` files count too, as upstream has it; without, neither does.
     pub(super) fn new(folder: &TreePath, patterns: &[String]) -> Disk {
         if patterns.is_empty() {
-            return Disk { ignored: None };
+            return Disk { root: PathBuf::from("/"), ignored: None };
         }
         let mut files = Vec::new();
-        ignore_files(&real(folder), &TreePath::root(), 0, &mut files);
+        ignore_files(&below(Path::new("/"), folder), &TreePath::root(), 0, &mut files);
         let text = patterns.join("\n");
         let files = files.iter().map(|(folder, text)| (folder, text.as_str()));
-        Disk { ignored: Some((folder.clone(), Ignore::for_source(files, Some(&text)))) }
+        let ignored = Some((folder.clone(), Ignore::for_source(files, Some(&text))));
+        Disk { root: PathBuf::from("/"), ignored }
+    }
+
+    /// Only what lies below a folder, as if there was nothing else.
+    pub(super) fn below(root: &Path) -> std::io::Result<Disk> {
+        Ok(Disk { root: std::fs::canonicalize(root)?, ignored: None })
+    }
+
+    fn real(&self, path: &TreePath) -> PathBuf {
+        below(&self.root, path)
     }
 
     fn is_ignored(&self, path: &TreePath) -> bool {
@@ -55,8 +66,8 @@ fn ignore_files(real: &Path, folder: &TreePath, depth: usize, found: &mut Vec<(T
     }
 }
 
-fn real(path: &TreePath) -> PathBuf {
-    if path.is_root() { PathBuf::from("/") } else { Path::new("/").join(path.as_str()) }
+fn below(root: &Path, path: &TreePath) -> PathBuf {
+    if path.is_root() { root.to_owned() } else { root.join(path.as_str()) }
 }
 
 fn failed(path: &TreePath, error: &std::io::Error) -> Error {
@@ -70,12 +81,12 @@ fn failed(path: &TreePath, error: &std::io::Error) -> Error {
 
 impl Files for Disk {
     fn read(&self, path: &TreePath) -> Result<Cow<'_, [u8]>, Error> {
-        std::fs::read(real(path)).map(Cow::Owned).map_err(|error| failed(path, &error))
+        std::fs::read(self.real(path)).map(Cow::Owned).map_err(|error| failed(path, &error))
     }
 
     fn list(&self, path: &TreePath) -> Result<Vec<Entry>, Error> {
         let mut entries = Vec::new();
-        for entry in std::fs::read_dir(real(path)).map_err(|error| failed(path, &error))? {
+        for entry in std::fs::read_dir(self.real(path)).map_err(|error| failed(path, &error))? {
             let entry = entry.map_err(|error| failed(path, &error))?;
             let name = entry.file_name().to_string_lossy().into_owned();
             let kind = if entry.path().is_dir() { Kind::Folder } else { Kind::File };
@@ -88,12 +99,13 @@ impl Files for Disk {
     }
 
     fn kind(&self, path: &TreePath) -> Option<Kind> {
-        let metadata = std::fs::metadata(real(path)).ok()?;
+        let metadata = std::fs::metadata(self.real(path)).ok()?;
         Some(if metadata.is_dir() { Kind::Folder } else { Kind::File })
     }
 
     fn resolve(&self, path: &TreePath) -> Result<TreePath, Error> {
-        let resolved = std::fs::canonicalize(real(path)).map_err(|error| failed(path, &error))?;
+        let resolved = std::fs::canonicalize(self.real(path)).map_err(|error| failed(path, &error))?;
+        let resolved = resolved.strip_prefix(&self.root).map_err(|_| Error::Escapes(path.clone()))?;
         let text = resolved.to_str().ok_or_else(|| Error::NotFound(path.clone()))?;
         TreePath::parse(text).map_err(|_| Error::Escapes(path.clone()))
     }
