@@ -21,7 +21,7 @@ const SWEEP: u64 = 16 << 20;
 
 enum Handle {
     Text(std::sync::Weak<[u8]>),
-    Bytes(std::rc::Weak<[u8]>),
+    Bytes(std::rc::Weak<bytes::Bytes>),
     List(ListHandle),
     Map(MapHandle),
 }

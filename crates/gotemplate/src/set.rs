@@ -9,6 +9,9 @@ use crate::function::Functions;
 use crate::node::Tree;
 use crate::value::Value;
 
+/// Bytes of templates from which on a second thread parses half of them: starting one costs what 20 KB cost.
+const WORTH_A_THREAD: usize = 256 * 1024;
+
 /// What an absent map key gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MissingKey {
@@ -68,6 +71,44 @@ impl Set {
     /// replace the one of the same name.
     pub fn parse(&mut self, name: &str, text: &str) -> Result<Arc<Template>, Error> {
         let trees = crate::parse::parse(name, text, &self.functions)?;
+        self.keep(name, trees)
+    }
+
+    /// Parses many texts in this order, as [`Set::parse`] one by one would. The error is that of the first text that has one, by
+    /// its place in the list.
+    pub fn parse_all(&mut self, texts: &[(&str, &str)]) -> Result<(), (usize, Error)> {
+        let total: usize = texts.iter().map(|(_, text)| text.len()).sum();
+        let mut seen = 0;
+        let half = texts
+            .iter()
+            .take_while(|(_, text)| {
+                seen += text.len();
+                seen <= total / 2
+            })
+            .count();
+        let alone = total < WORTH_A_THREAD;
+        let (first, second) = texts.split_at(if alone { texts.len() } else { half });
+        let functions = &self.functions;
+        let parse = |texts: &[(&str, &str)]| -> Vec<_> {
+            texts.iter().map(|(name, text)| crate::parse::parse(name, text, functions)).collect()
+        };
+        let parsed = if second.is_empty() {
+            parse(first)
+        } else {
+            std::thread::scope(|scope| {
+                let second = scope.spawn(|| parse(second));
+                let mut parsed = parse(first);
+                parsed.extend(second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+                parsed
+            })
+        };
+        for (at, ((name, _), trees)) in texts.iter().zip(parsed).enumerate() {
+            trees.and_then(|trees| self.keep(name, trees)).map_err(|error| (at, error))?;
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, name: &str, trees: Vec<Tree>) -> Result<Arc<Template>, Error> {
         let mut root = None;
         for tree in trees {
             let template = Arc::new(Template { name: tree.name.clone(), tree });

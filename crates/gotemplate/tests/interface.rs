@@ -90,3 +90,24 @@ fn pem_bytes(pem: &str) -> Vec<u8> {
     let text: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
     base64::engine::general_purpose::STANDARD.decode(text).expect("PEM is base64")
 }
+
+#[test]
+fn many_texts_parse_as_one_by_one_would() {
+    // Enough text for a second thread, which the two definitions then come from.
+    let filler = "x".repeat(400_000);
+    let texts = [
+        ("a", r#"{{ define "d" }}first{{ end }}"#),
+        ("long", &filler),
+        ("b", r#"{{ define "d" }}last{{ end }}"#),
+    ];
+    let mut set = Set::new(Functions::sprig().shared());
+    set.parse_all(&texts).unwrap();
+    let host = TestHost::default();
+    let session = Session::new(&host, Limits::default());
+    assert_eq!(Arc::new(set).execute(&session, "d", &Value::Nil).unwrap(), b"last");
+
+    let broken = [("fine", "x"), ("first", "{{ if }}"), ("long", &filler), ("second", "{{ end }}")];
+    let (at, error) = Set::new(Functions::sprig().shared()).parse_all(&broken).unwrap_err();
+    assert_eq!(at, 1);
+    assert!(error.to_string().contains("first:1"), "{error}");
+}

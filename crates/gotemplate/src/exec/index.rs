@@ -105,7 +105,7 @@ pub fn slice(ctx: &Context<'_>, item: &Value, indexes: &[Value]) -> Result<Value
     ctx.charge((to - from) * std::mem::size_of::<Value>())?;
     Ok(match item {
         Value::String(text) => Value::String(Str::from(&text.as_bytes()[from..to])),
-        Value::Bytes(bytes) => Value::Bytes(bytes[from..to].into()),
+        Value::Bytes(bytes) => Value::Bytes(std::rc::Rc::new(bytes.slice(from..to))),
         Value::List(list) => Value::List(List::typed(list.type_of(), list[from..to].to_vec())),
         other => other.clone(),
     })

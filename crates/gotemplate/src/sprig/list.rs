@@ -171,7 +171,7 @@ fn slice(ctx: &Context<'_>, args: &[Value]) -> Answer {
         return Err(Failure::new("reflect.Value.Slice: slice index out of bounds"));
     };
     if let Value::Bytes(bytes) = &args[0] {
-        return Ok(Value::Bytes(bytes[from as usize..to as usize].into()));
+        return Ok(Value::Bytes(std::rc::Rc::new(bytes.slice(from as usize..to as usize))));
     }
     ctx.charge(std::mem::size_of_val(part))?;
     Ok(Value::List(List::typed(args[0].type_of(), part.to_vec())))

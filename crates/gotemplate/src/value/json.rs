@@ -93,7 +93,7 @@ fn to_json(value: &Value, depth: usize, nodes: &mut usize) -> Result<serde_json:
         Value::String(text) => Json::String(text.to_lossy().into_owned()),
         Value::Bytes(bytes) => {
             use base64::Engine;
-            Json::String(base64::engine::general_purpose::STANDARD.encode(bytes))
+            Json::String(base64::engine::general_purpose::STANDARD.encode(&**bytes))
         }
         Value::List(list) if list.is_nil() => Json::Null,
         Value::List(list) => crate::stack::grow(|| {

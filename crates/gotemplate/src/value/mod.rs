@@ -51,7 +51,7 @@ pub enum Value {
     Complex(Box<(f64, f64)>),
     String(Str),
     /// Go's `[]byte`.
-    Bytes(Rc<[u8]>),
+    Bytes(Rc<bytes::Bytes>),
     List(List),
     Map(Map),
     Time(Rc<Time>),

@@ -221,7 +221,7 @@ impl Type {
             Self::Float64 => Value::Float64(0.0),
             Self::Complex128 => Value::Complex(Box::new((0.0, 0.0))),
             Self::String => Value::String(super::Str::default()),
-            Self::Slice(Type::Uint8) => Value::Bytes(std::rc::Rc::from(&b""[..])),
+            Self::Slice(Type::Uint8) => Value::Bytes(std::rc::Rc::default()),
             Self::Slice(_) => Value::List(super::List::typed(self, Vec::new())),
             Self::Map(_) => Value::Map(Map::typed(self, super::MapEntries::new())),
             Self::Duration => Value::Duration(crate::time::Duration(0)),

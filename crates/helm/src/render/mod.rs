@@ -370,9 +370,9 @@ fn parse_all(
         return Ok(set);
     }
     let mut set = Set::new(table).missing_key(MissingKey::Zero);
-    for name in order {
-        set.parse(name, &text_of(found[*name].data)).map_err(|error| errors::parsing(&error, name))?;
-    }
+    let texts: Vec<_> = order.iter().map(|name| (name.as_str(), text_of(found[*name].data))).collect();
+    let texts: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, &**text)).collect();
+    set.parse_all(&texts).map_err(|(at, error)| errors::parsing(&error, order[at]))?;
     let set = Arc::new(set);
     chart.parsed.keep(key, &set, templates.map(|(_, data)| data.clone()).collect());
     Ok(set)

@@ -124,7 +124,9 @@ impl Object for ChartStruct {
 }
 
 pub(super) fn files(files: &[File]) -> Value {
-    file_map(files.iter().map(|file| (Str::from(&file.name), Value::Bytes(Rc::from(&*file.data)))).collect())
+    file_map(
+        files.iter().map(|file| (Str::from(&file.name), Value::Bytes(Rc::new(file.data.clone())))).collect(),
+    )
 }
 
 fn file_map(entries: MapEntries) -> Value {
@@ -162,10 +164,10 @@ impl Methods for FilesMethods {
         };
         let bytes = || match files.get_bytes(argument.as_bytes()) {
             Some(Value::Bytes(bytes)) => bytes,
-            _ => Rc::from(&b""[..]),
+            _ => Rc::default(),
         };
         match name {
-            "Get" => Ok(Value::String(Str::from_bytes(&*bytes()))),
+            "Get" => Ok(Value::String(Str::from_bytes(&**bytes()))),
             "GetBytes" => Ok(Value::Bytes(bytes())),
             "Glob" => Ok(matching(files, &argument.to_lossy())),
             "Lines" => Ok(lines(&bytes())),
