@@ -85,7 +85,7 @@ impl Executor<'_> {
         if written.is_empty() {
             return Ok(false);
         }
-        let wait = self.waiter.until_ready(self.cluster, &written, false, ESTABLISHED_WITHIN);
+        let wait = self.waiter.until_ready(self.cluster, written, false, ESTABLISHED_WITHIN);
         self.worker
             .outside(wait)
             .await

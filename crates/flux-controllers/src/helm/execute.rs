@@ -81,13 +81,13 @@ impl Executor<'_> {
             }
         }
         let outcome = Outcome { written: Vec::new(), deleted: Vec::new(), fault: None };
-        let steps = plan.steps.clone();
         let mut progress =
             Progress { plan: &mut plan, records, live, versions, answers: BTreeMap::new(), outcome };
-        for (at, step) in steps.iter().enumerate() {
-            if let Err(fault) = self.step(step, &mut progress).await {
+        for at in 0..progress.plan.steps.len() {
+            let step = progress.plan.steps[at].clone();
+            if let Err(fault) = self.step(&step, &mut progress).await {
                 let text = fault.message.clone();
-                progress.outcome.fault = Some(fault.prefixed(&failed_hooks(&progress, step)));
+                progress.outcome.fault = Some(fault.prefixed(&failed_hooks(&progress, &step)));
                 for step in progress.plan.failed(at, &text).steps {
                     // The first problem is the one to report.
                     if let Err(second) = self.step(&step, &mut progress).await {
@@ -114,7 +114,7 @@ impl Executor<'_> {
             }
             Step::Apply(applying) => {
                 if let Some(answer) = self.apply(applying, progress.live).await? {
-                    progress.answers.insert(applying.object.key.clone(), answer);
+                    progress.answers.insert(applying.object.key.clone(), without_managers(answer));
                 }
                 Ok(())
             }
@@ -124,7 +124,7 @@ impl Executor<'_> {
             }
             Step::Wait { objects, jobs } => {
                 let subjects = self.subjects(objects, progress);
-                let wait = self.waiter.until_ready(self.cluster, &subjects, *jobs, self.timeout);
+                let wait = self.waiter.until_ready(self.cluster, subjects, *jobs, self.timeout);
                 self.worker
                     .outside(async {
                         tokio::select! {
@@ -330,7 +330,9 @@ impl Executor<'_> {
         }
     }
 
-    fn subjects(&self, keys: &[ObjectKey], progress: &Progress<'_>) -> Vec<Subject> {
+    /// The answers are used up: while waiting, nothing is kept that can be asked for again.
+    fn subjects(&self, keys: &[ObjectKey], progress: &mut Progress<'_>) -> Vec<Subject> {
+        let mut answers = std::mem::take(&mut progress.answers);
         let applied: BTreeMap<&ObjectKey, &Object> = progress
             .plan
             .steps
@@ -340,12 +342,12 @@ impl Executor<'_> {
                 _ => None,
             })
             .collect();
-        let subject = |key: &ObjectKey| {
+        let mut subject = |key: &ObjectKey| {
             let id = self.id(key, &progress.versions);
             let manifest = applied.get(key).map(|object| &object.json);
-            (!id.name.is_empty()).then(|| Subject::new(id, manifest).seen(progress.answers.get(key).cloned()))
+            (!id.name.is_empty()).then(|| Subject::new(id, manifest).seen(answers.remove(key)))
         };
-        keys.iter().filter_map(subject).collect()
+        keys.iter().filter_map(&mut subject).collect()
     }
 }
 
@@ -382,6 +384,14 @@ pub fn placed(object: &Object) -> Value {
         }
     }
     json
+}
+
+/// Who set which field is most of an answer, and nothing that readiness depends on.
+fn without_managers(mut answer: Value) -> Value {
+    if let Some(metadata) = answer.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    answer
 }
 
 fn dynamic(object: &Value) -> Result<DynamicObject, Cause> {

@@ -82,7 +82,7 @@ impl Executor<'_> {
         }
         let subjects: Vec<Subject> =
             step.objects.iter().map(|object| Subject::new(id_of(object), Some(&object.json))).collect();
-        self.worker.outside(self.waiter.until_completed(self.cluster, &subjects, self.timeout)).await
+        self.worker.outside(self.waiter.until_completed(self.cluster, subjects, self.timeout)).await
     }
 
     async fn delete_hook(&self, objects: &[Object]) -> Result<(), Fault> {

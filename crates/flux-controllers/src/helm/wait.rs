@@ -87,11 +87,11 @@ impl Waiter<'_> {
     pub async fn until_ready(
         &self,
         cluster: &Cluster,
-        subjects: &[Subject],
+        subjects: Vec<Subject>,
         jobs: bool,
         timeout: Duration,
     ) -> Result<(), Fault> {
-        let awaited: Vec<&Subject> = subjects.iter().filter(|subject| !subject.paused).collect();
+        let awaited = subjects.into_iter().filter(|subject| !subject.paused).collect();
         self.wait(cluster, awaited, Goal::Ready { jobs }, timeout).await
     }
 
@@ -100,26 +100,31 @@ impl Waiter<'_> {
     pub async fn until_completed(
         &self,
         cluster: &Cluster,
-        subjects: &[Subject],
+        subjects: Vec<Subject>,
         timeout: Duration,
     ) -> Result<(), Fault> {
-        let runs = |subject: &&Subject| {
+        let runs = |subject: &Subject| {
             matches!((subject.id.group.as_str(), subject.id.kind.as_str()), ("batch", "Job") | ("", "Pod"))
         };
-        self.wait(cluster, subjects.iter().filter(runs).collect(), Goal::Completed, timeout).await
+        self.wait(cluster, subjects.into_iter().filter(runs).collect(), Goal::Completed, timeout).await
     }
 
     async fn wait(
         &self,
         cluster: &Cluster,
-        subjects: Vec<&Subject>,
+        subjects: Vec<Subject>,
         goal: Goal,
         timeout: Duration,
     ) -> Result<(), Fault> {
-        let is_ready = |subject: &&Subject| {
+        let is_ready = |subject: &Subject| {
             subject.seen.as_ref().is_some_and(|seen| self.judge(seen, goal).status == Status::Current)
         };
-        let subjects: Vec<&Subject> = subjects.into_iter().filter(|subject| !is_ready(subject)).collect();
+        // A thousand releases may wait at once: what was seen of their objects is not kept meanwhile.
+        let subjects: Vec<Subject> = subjects
+            .into_iter()
+            .filter(|subject| !is_ready(subject))
+            .map(|subject| Subject { seen: None, ..subject })
+            .collect();
         let places: Vec<(ObjectId, Among)> =
             subjects.iter().map(|subject| (subject.id.clone(), subject.among())).collect();
         let mut rounds = Rounds::new(cluster, places, timeout);
@@ -127,7 +132,8 @@ impl Waiter<'_> {
             subjects.iter().map(|_| Some(health(Status::Unknown, ""))).collect();
         loop {
             let due = rounds.next(&indices(&open)).await;
-            let looks: Vec<_> = due.places.iter().map(|at| self.look(cluster, subjects[*at], goal)).collect();
+            let looks: Vec<_> =
+                due.places.iter().map(|at| self.look(cluster, &subjects[*at], goal)).collect();
             let found: Vec<Health> = futures::stream::iter(looks).buffered(AT_ONCE).collect().await;
             for (at, health) in due.places.iter().zip(found) {
                 open[*at] = (health.status != Status::Current).then_some(health);
@@ -135,7 +141,7 @@ impl Waiter<'_> {
             let unready: Vec<(&Subject, &Health)> = subjects
                 .iter()
                 .zip(&open)
-                .filter_map(|(subject, health)| Some((*subject, health.as_ref()?)))
+                .filter_map(|(subject, health)| Some((subject, health.as_ref()?)))
                 .collect();
             if unready.is_empty() {
                 return Ok(());

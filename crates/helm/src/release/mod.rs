@@ -8,6 +8,7 @@ mod history;
 mod storage;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
@@ -30,9 +31,10 @@ pub struct Release {
     pub name: String,
     #[serde(default)]
     pub info: Info,
-    /// The chart as stored: metadata, templates, defaults, schema, files. Subcharts are not part of a record.
-    #[serde(default)]
-    pub chart: Json,
+    /// The chart as stored: metadata, templates, defaults, schema, files. Subcharts are not part of a record. By far the largest
+    /// part of it, so that copies of a release share it.
+    #[serde(default, with = "shared")]
+    pub chart: Arc<Json>,
     /// What the user set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<Map<String, Json>>,
@@ -54,6 +56,22 @@ pub struct Release {
     /// Fields of a record that is newer than this code.
     #[serde(flatten)]
     pub other: Map<String, Json>,
+}
+
+/// JSON behind a reference is written and read as if it were not.
+mod shared {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use serde_json::Value as Json;
+
+    pub fn serialize<S: Serializer>(value: &Arc<Json>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.as_ref().serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Json>, D::Error> {
+        Json::deserialize(deserializer).map(Arc::new)
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -150,7 +168,7 @@ impl Release {
                 notes: rendered.notes.clone(),
                 ..Info::default()
             },
-            chart: chart_record::of(chart, rendered),
+            chart: Arc::new(chart_record::of(chart, rendered)),
             config: (!values.is_empty()).then(|| values.as_map().clone()),
             manifest: rendered.manifest(false),
             hooks: rendered.hooks.clone(),
