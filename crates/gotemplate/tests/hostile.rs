@@ -15,7 +15,9 @@ const PATIENCE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 60 } 
 
 /// What this thread has computed so far: other work of the machine does not count.
 fn spent() -> Duration {
-    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .expect("the thread has a clock")
+        .into()
 }
 
 const MEMORY_KB: u64 = 200 * 1024;

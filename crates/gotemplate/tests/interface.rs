@@ -101,13 +101,13 @@ fn many_texts_parse_as_one_by_one_would() {
         ("b", r#"{{ define "d" }}last{{ end }}"#),
     ];
     let mut set = Set::new(Functions::sprig().shared());
-    set.parse_all(&texts).unwrap();
+    set.parse_all(&texts).map_err(|(_, error)| error).expect("they parse");
     let host = TestHost::default();
     let session = Session::new(&host, Limits::default());
-    assert_eq!(Arc::new(set).execute(&session, "d", &Value::Nil).unwrap(), b"last");
+    assert_eq!(Arc::new(set).execute(&session, "d", &Value::Nil).expect("it renders"), b"last");
 
     let broken = [("fine", "x"), ("first", "{{ if }}"), ("long", &filler), ("second", "{{ end }}")];
-    let (at, error) = Set::new(Functions::sprig().shared()).parse_all(&broken).unwrap_err();
+    let (at, error) = Set::new(Functions::sprig().shared()).parse_all(&broken).expect_err("two are broken");
     assert_eq!(at, 1);
     assert!(error.to_string().contains("first:1"), "{error}");
 }

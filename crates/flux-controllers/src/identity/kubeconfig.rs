@@ -1,4 +1,5 @@
-//! Other clusters: a kubeconfig in a Secret, or a ConfigMap that says how to log in with a token of an account here.
+//! Other clusters: a kubeconfig in a Secret, or a ConfigMap that says how to log in with a token of an account here, or with
+//! the identity that it or this pod has at a cloud.
 //!
 //! A kubeconfig comes from a tenant, and is used in the controller's pod: programs, files and unchecked certificates
 //! in it are refused unless a flag allows them.
@@ -8,7 +9,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use flux_api::meta::KubeConfigReference;
+use flux_api::secret::SecretString;
 use flux_apply::Cluster;
+use flux_remote::cloud::{Account, Cloud, ClusterPlace, Environment, Provider};
+use flux_remote::transport::Transport;
+use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -23,23 +28,36 @@ const MOST: usize = 256;
 const TOKEN_SECONDS: i64 = 3600;
 const TOKEN_USED: Duration = Duration::from_secs(2880);
 
-/// Clients of other clusters by what they were made from; connections and discovery are worth keeping.
-#[derive(Default)]
-pub struct Clusters(Mutex<BTreeMap<String, (Instant, Cluster)>>);
+/// Clients of other clusters by what they were made from; connections and discovery are worth keeping. Each until its
+/// token runs out.
+pub struct Clusters {
+    known: Mutex<BTreeMap<String, (Instant, Cluster)>>,
+    cloud: Cloud,
+}
+
+impl Default for Clusters {
+    fn default() -> Self {
+        Self::with(Cloud::new(Environment::of_this_process(), MOST, TOKEN_USED))
+    }
+}
 
 impl Clusters {
-    fn get(&self, key: &str) -> Option<Cluster> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(key).filter(|(made, _)| made.elapsed() < TOKEN_USED).map(|(_, cluster)| cluster.clone())
+    fn with(cloud: Cloud) -> Self {
+        Self { known: Mutex::default(), cloud }
     }
 
-    fn put(&self, key: String, cluster: &Cluster) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|_, (made, _)| made.elapsed() < TOKEN_USED);
+    fn get(&self, key: &str) -> Option<Cluster> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(key).filter(|(until, _)| Instant::now() < *until).map(|(_, cluster)| cluster.clone())
+    }
+
+    fn put(&self, key: String, cluster: &Cluster, used: Duration) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, (until, _)| Instant::now() < *until);
         if known.len() >= MOST {
             known.clear();
         }
-        known.insert(key, (Instant::now(), cluster.clone()));
+        known.insert(key, (Instant::now() + used, cluster.clone()));
     }
 }
 
@@ -76,7 +94,7 @@ impl Asking<'_> {
         let file = checked(file, self.options).map_err(refused)?;
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
         let config = config.map_err(|error| refused(error.to_string()))?;
-        self.connect(cached, config).map_err(refused)
+        self.connect(cached, config, TOKEN_USED).map_err(refused)
     }
 
     async fn by_config_map(&self, name: &str) -> Result<Cluster, NoIdentity> {
@@ -84,44 +102,95 @@ impl Asking<'_> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), self.namespace);
         let map = api.get(name).await.map_err(|error| unavailable(error, &what))?;
         let version = map.resource_version().unwrap_or_default();
-        let login = Login::read(map.data.unwrap_or_default(), self.options)
-            .map_err(|problem| NoIdentity::Refused(format!("the kubeConfig {what}: {problem}")))?;
-        let cached = format!("{what} {version} {}", login.account);
+        let refused = |problem: String| NoIdentity::Refused(format!("the kubeConfig {what}: {problem}"));
+        let login = Login::read(map.data.unwrap_or_default(), self.options).map_err(refused)?;
+        let cached = format!("{what} {version} {}", login.account.as_deref().unwrap_or_default());
         if let Some(cluster) = self.known.get(&cached) {
             return Ok(cluster);
         }
-        let refused = |problem: String| NoIdentity::Refused(format!("the kubeConfig {what}: {problem}"));
-        let token = self.token(&login).await?;
-        let file = login.kubeconfig(&token).map_err(refused)?;
+        let (file, used) = self.log_in(&login).await?;
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
         let config = config.map_err(|error| refused(error.to_string()))?;
-        self.connect(cached, config).map_err(refused)
+        self.connect(cached, config, used).map_err(refused)
     }
 
-    async fn token(&self, login: &Login) -> Result<String, NoIdentity> {
+    /// A kubeconfig with a token, and how long it is used.
+    async fn log_in(&self, login: &Login) -> Result<(Kubeconfig, Duration), NoIdentity> {
+        let refused =
+            |problem: String| NoIdentity::Refused(format!("the kubeConfig cannot be made: {problem}"));
+        let Some(provider) = login.provider else {
+            let account = login.account.as_deref().unwrap_or_default();
+            let token = self.token(account, login.audiences.clone()).await?;
+            let address = login.address.as_deref().unwrap_or_default();
+            let file = kubeconfig(address, login.authority.as_deref(), &token).map_err(refused)?;
+            return Ok((file, TOKEN_USED));
+        };
+        let (transport, now) = (Transport::default(), Timestamp::now());
+        let account = match &login.account {
+            Some(name) => Some(self.cloud_account(provider, name, login, &transport).await?),
+            None => None,
+        };
+        let place = ClusterPlace {
+            cluster: &login.cluster,
+            address: login.address.as_deref(),
+            authority: login.authority.as_deref(),
+        };
+        let found = self.known.cloud.cluster(provider, place, account.as_ref(), &transport, now).await;
+        let found = found.map_err(|error| refused(error.to_string()))?;
+        let file =
+            kubeconfig(&found.address, Some(&found.authority), found.token.expose()).map_err(refused)?;
+        // Somebody may be using the last of it while another is fetched.
+        let lasts =
+            u64::try_from(found.expires.as_second().saturating_sub(now.as_second())).unwrap_or_default();
+        Ok((file, Duration::from_secs(lasts * 4 / 5).min(TOKEN_USED)))
+    }
+
+    /// The account as the cloud gets to know it.
+    async fn cloud_account(
+        &self,
+        provider: Provider,
+        name: &str,
+        login: &Login,
+        transport: &Transport,
+    ) -> Result<Account, NoIdentity> {
+        let what = format!("ServiceAccount '{}/{name}'", self.namespace);
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), self.namespace);
+        let found = accounts.get(name).await.map_err(|error| unavailable(error, &what))?;
+        let annotations = found.metadata.annotations.unwrap_or_default();
+        let audiences = if login.audiences.is_empty() {
+            let audience = self.known.cloud.audience(provider, &annotations, transport).await;
+            vec![audience.map_err(|error| NoIdentity::Refused(format!("the {what}: {error}")))?]
+        } else {
+            login.audiences.clone()
+        };
+        let token = SecretString::new(self.token(name, audiences).await?);
+        Ok(Account { namespace: self.namespace.to_owned(), name: name.to_owned(), annotations, token })
+    }
+
+    async fn token(&self, account: &str, audiences: Vec<String>) -> Result<String, NoIdentity> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), self.namespace);
         let request = TokenRequest {
             spec: TokenRequestSpec {
-                audiences: login.audiences.clone(),
+                audiences,
                 expiration_seconds: Some(TOKEN_SECONDS),
                 ..TokenRequestSpec::default()
             },
             ..TokenRequest::default()
         };
-        let answer = accounts.create_token_request(&login.account, &Default::default(), &request).await;
-        let what = format!("token of the ServiceAccount '{}/{}'", self.namespace, login.account);
+        let answer = accounts.create_token_request(account, &Default::default(), &request).await;
+        let what = format!("token of the ServiceAccount '{}/{account}'", self.namespace);
         let answer = answer.map_err(|error| unavailable(error, &what))?;
         let token = answer.status.map(|status| status.token).filter(|token| !token.is_empty());
         token.ok_or_else(|| NoIdentity::Refused(format!("the {what} is empty")))
     }
 
-    fn connect(&self, cached: String, mut config: Config) -> Result<Cluster, String> {
+    fn connect(&self, cached: String, mut config: Config, used: Duration) -> Result<Cluster, String> {
         config.connect_timeout = Some(TIMEOUT);
         config.read_timeout = Some(TIMEOUT);
         config.write_timeout = Some(TIMEOUT);
         let client = Client::try_from(config).map_err(|error| error.to_string())?;
         let cluster = Cluster::new(client);
-        self.known.put(cached, &cluster);
+        self.known.put(cached, &cluster, used);
         Ok(cluster)
     }
 }
@@ -172,59 +241,69 @@ fn checked(file: Kubeconfig, options: &Options) -> Result<Kubeconfig, String> {
     Ok(file)
 }
 
-/// How to log in to a cluster that trusts the accounts of this one.
+/// How to log in to a cluster that trusts the accounts of this one, or those of a cloud.
 struct Login {
-    address: String,
+    /// `None` is generic: a token of the account is enough.
+    provider: Option<Provider>,
+    /// As the cloud names it.
+    cluster: String,
+    address: Option<String>,
     authority: Option<String>,
     audiences: Vec<String>,
-    account: String,
+    /// `None` is the identity of this pod, which only clouds know.
+    account: Option<String>,
 }
 
 impl Login {
     fn read(mut data: BTreeMap<String, String>, options: &Options) -> Result<Self, String> {
-        let provider = data.remove("provider").unwrap_or_default();
-        match provider.as_str() {
-            "generic" => {}
-            "aws" | "azure" | "gcp" => {
-                return Err(format!(
-                    "provider '{provider}' is not supported yet; use 'generic', or a kubeconfig in a Secret"
-                ));
-            }
+        let mut given = |key: &str| data.remove(key).filter(|value| !value.is_empty());
+        let provider = match given("provider").unwrap_or_default().as_str() {
+            "generic" => None,
+            "aws" => Some(Provider::Aws),
+            "azure" => Some(Provider::Azure),
+            "gcp" => Some(Provider::Gcp),
             other => {
                 return Err(format!("provider '{other}' is unknown; there are aws, azure, gcp and generic"));
             }
-        }
-        let address = data.remove("address").filter(|address| !address.is_empty());
-        let address = address.ok_or("address is missing, which provider 'generic' needs")?;
-        if !address.starts_with("https://") {
-            return Err(format!("address '{address}' must begin with https://"));
-        }
-        let account = data.remove("serviceAccountName").filter(|name| !name.is_empty());
+        };
+        let address = given("address");
+        let account = given("serviceAccountName");
         if account.is_some() && !options.object_level_workload_identity {
             return Err("serviceAccountName needs the feature gate ObjectLevelWorkloadIdentity".to_owned());
         }
         let account = account.or_else(|| options.default_kubeconfig_service_account.clone());
-        let account = account.ok_or("serviceAccountName is missing")?;
-        let audiences: Vec<String> = data.remove("audiences").map_or_else(Vec::new, |text| {
-            text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect()
-        });
-        let audiences = if audiences.is_empty() { vec![address.clone()] } else { audiences };
-        Ok(Self { address, authority: data.remove("ca.crt"), audiences, account })
+        let text = given("audiences").unwrap_or_default();
+        let mut audiences: Vec<String> =
+            text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
+        if provider.is_none() {
+            let address = address.as_ref().ok_or("address is missing, which provider 'generic' needs")?;
+            if !address.starts_with("https://") {
+                return Err(format!("address '{address}' must begin with https://"));
+            }
+            if account.is_none() {
+                return Err("serviceAccountName is missing".to_owned());
+            }
+            if audiences.is_empty() {
+                audiences.push(address.clone());
+            }
+        }
+        let cluster = given("cluster").unwrap_or_default();
+        Ok(Self { provider, cluster, address, authority: given("ca.crt"), audiences, account })
     }
+}
 
-    fn kubeconfig(&self, token: &str) -> Result<Kubeconfig, String> {
-        use base64::Engine;
-        use base64::engine::general_purpose::STANDARD;
-        let authority = self.authority.as_ref().map(|text| STANDARD.encode(text));
-        let file = serde_json::json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "remote",
-            "contexts": [{"name": "remote", "context": {"cluster": "remote", "user": "remote"}}],
-            "clusters": [{"name": "remote", "cluster":
-                {"server": self.address, "certificate-authority-data": authority}}],
-            "users": [{"name": "remote", "user": {"token": token}}],
-        });
-        Kubeconfig::from_yaml(&file.to_string()).map_err(|_| "is not complete".to_owned())
-    }
+fn kubeconfig(address: &str, authority: Option<&str>, token: &str) -> Result<Kubeconfig, String> {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    let authority = authority.map(|text| STANDARD.encode(text));
+    let file = serde_json::json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "remote",
+        "contexts": [{"name": "remote", "context": {"cluster": "remote", "user": "remote"}}],
+        "clusters": [{"name": "remote", "cluster":
+            {"server": address, "certificate-authority-data": authority}}],
+        "users": [{"name": "remote", "user": {"token": token}}],
+    });
+    Kubeconfig::from_yaml(&file.to_string()).map_err(|_| "it is not complete".to_owned())
 }
 
 #[cfg(test)]
@@ -272,12 +351,121 @@ mod tests {
             Options { default_kubeconfig_service_account: Some("sa".to_owned()), ..Options::default() };
         let generic = ("provider", "generic");
         assert!(login(&[generic, ("address", "http://x")], &options).is_err());
-        assert!(login(&[("provider", "aws")], &options).is_err());
+        assert!(login(&[("provider", "nimbus")], &options).is_err());
         let good = login(&[generic, ("address", "https://x")], &options).ok().unwrap();
-        assert_eq!((good.audiences, good.account.as_str()), (vec!["https://x".to_owned()], "sa"));
+        assert_eq!((good.audiences, good.account.as_deref()), (vec!["https://x".to_owned()], Some("sa")));
         let named = [generic, ("address", "https://x"), ("serviceAccountName", "own")];
         assert!(login(&named, &options).is_err(), "the gate is off");
         options.object_level_workload_identity = true;
-        assert_eq!(login(&named, &options).ok().unwrap().account, "own");
+        assert_eq!(login(&named, &options).ok().unwrap().account.as_deref(), Some("own"));
+    }
+
+    /// This cluster, with an account that a cloud knows; and the clouds, all at one address.
+    #[tokio::test]
+    async fn clusters_of_clouds_are_looked_up_and_logged_in_to() {
+        use base64::Engine;
+        use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+        let pem = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n";
+        let ca = STANDARD.encode(pem);
+        let aks = serde_json::json!({
+            "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "k"}}],
+            "clusters": [{"name": "k", "cluster": {"server": "https://aks.example.org:443", "certificate-authority-data": ca}}],
+        });
+        let answers = [
+            ("/sts", "<a><AccessKeyId>AK</AccessKeyId><SecretAccessKey>SK</SecretAccessKey><SessionToken>ST</SessionToken><Expiration>2099-01-01T00:00:00Z</Expiration></a>".to_owned()),
+            ("/eks/clusters/prod", serde_json::json!({"cluster": {"endpoint": "https://EKS.example.org", "certificateAuthority": {"data": ca}}}).to_string()),
+            ("/entra", serde_json::json!({"access_token": "entra-token", "expires_in": 3600}).to_string()),
+            ("/arm", String::new()),
+            ("/google-sts", serde_json::json!({"access_token": "google-token", "expires_in": 3600}).to_string()),
+            ("/gke/v1/projects/p/locations/l/clusters/c", serde_json::json!({"endpoint": "10.1.2.3", "masterAuth": {"clusterCaCertificate": ca}}).to_string()),
+        ];
+        let listed =
+            serde_json::json!({"kubeconfigs": [{"value": STANDARD.encode(aks.to_string())}]}).to_string();
+        let router = axum::Router::new().fallback(move |uri: axum::http::Uri| {
+            let found = answers.iter().find(|(path, _)| uri.path() == *path).map(|(_, text)| text.clone());
+            let found = match uri.path() {
+                path if path.ends_with("/listClusterUserCredential") => Some(listed.clone()),
+                path if path.ends_with("/managedClusters/c") => {
+                    Some(r#"{"properties":{"aadProfile":{}}}"#.to_owned())
+                }
+                _ => found,
+            };
+            async move { found.ok_or(axum::http::StatusCode::FORBIDDEN) }
+        });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+
+        let here = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
+            let object = match request.method().as_str() {
+                "POST" => {
+                    serde_json::json!({"spec": {"audiences": []}, "status": {"token": "account-token", "expirationTimestamp": "2099-01-01T00:00:00Z"}})
+                }
+                _ => serde_json::json!({"metadata": {"name": "sa", "annotations": {
+                    "eks.amazonaws.com/role-arn": "arn:aws:iam::012345678901:role/flux",
+                    "azure.workload.identity/tenant-id": "tenant", "azure.workload.identity/client-id": "client",
+                    "gcp.auth.fluxcd.io/workload-identity-provider": "projects/1/locations/global/workloadIdentityPools/pool/providers/name",
+                }}}),
+            };
+            let body = kube::client::Body::from(object.to_string().into_bytes());
+            Ok::<_, std::io::Error>(http::Response::new(body))
+        });
+        let client = Client::new(here, "team");
+        let own = Cluster::new(client.clone());
+        let known = Clusters::with(Cloud::new(Environment::for_tests(&[], &base), 10, TOKEN_USED));
+        let options = Options { object_level_workload_identity: true, ..Options::default() };
+        let asking = Asking {
+            client: &client,
+            own: &own,
+            known: &known,
+            options: &options,
+            namespace: "team",
+            account: None,
+            kube_config: None,
+        };
+        let log_in = async |pairs: &[(&str, &str)]| {
+            let mut data: BTreeMap<String, String> =
+                pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            data.insert("serviceAccountName".to_owned(), "sa".to_owned());
+            let login = Login::read(data, &options)?;
+            let (file, used) = asking.log_in(&login).await.map_err(|error| error.message().to_owned())?;
+            let cluster = file.clusters[0].cluster.clone().unwrap_or_default();
+            assert_eq!(cluster.certificate_authority_data.as_deref(), Some(ca.as_str()));
+            let token = serde_json::to_value(&file.auth_infos[0].auth_info).unwrap_or_default();
+            Ok::<_, String>((
+                cluster.server.unwrap_or_default(),
+                token["token"].as_str().unwrap_or_default().to_owned(),
+                used,
+            ))
+        };
+        let arn = "arn:aws:eks:eu-west-1:012345678901:cluster/prod";
+        let (address, token, used) = log_in(&[("provider", "aws"), ("cluster", arn)]).await.unwrap();
+        assert_eq!(address, "https://eks.example.org:443");
+        let url = URL_SAFE_NO_PAD.decode(token.strip_prefix("k8s-aws-v1.").unwrap()).unwrap();
+        assert!(String::from_utf8(url).unwrap().contains("X-Amz-Credential=AK%2F"));
+        assert_eq!(used, Duration::from_secs(720));
+
+        let id = format!(
+            "/subscriptions/{}/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c",
+            "0".repeat(36)
+        );
+        let azure = [("provider", "azure"), ("cluster", id.as_str())];
+        let (address, token, _) = log_in(&azure).await.unwrap();
+        assert_eq!((address.as_str(), token.as_str()), ("https://aks.example.org:443", "entra-token"));
+        let other = [azure[0], azure[1], ("address", "https://other.example.org")];
+        assert!(log_in(&other).await.unwrap_err().contains("'https://aks.example.org:443'"));
+
+        let (address, token, _) =
+            log_in(&[("provider", "gcp"), ("cluster", "projects/p/locations/l/clusters/c")]).await.unwrap();
+        assert_eq!((address.as_str(), token.as_str()), ("https://10.1.2.3:443", "google-token"));
+        assert!(
+            log_in(&[("provider", "gcp"), ("cluster", "c")])
+                .await
+                .unwrap_err()
+                .contains("invalid GKE cluster ID")
+        );
+        // What is given is not asked for, and goes before what is found.
+        let given = [("provider", "gcp"), ("address", "https://10.9.9.9"), ("ca.crt", pem)];
+        assert_eq!(log_in(&given).await.unwrap().0, "https://10.9.9.9:443");
     }
 }

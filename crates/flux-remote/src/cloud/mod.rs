@@ -6,6 +6,7 @@
 mod aws;
 mod azure;
 mod cache;
+mod cluster;
 mod gcp;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use serde::de::DeserializeOwned;
 pub use aws::ldap_keys;
 use cache::TokenCache;
 pub use cache::{CacheCounts, CacheEvent};
+pub use cluster::{ClusterLogin, ClusterPlace};
 
 use crate::bucket::Keys;
 use crate::oci::{Credentials, Repository};
