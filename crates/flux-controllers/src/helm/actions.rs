@@ -46,6 +46,7 @@ pub struct Actor<'a> {
     pub enable_dns: bool,
     /// Whether something newer ends a wait: the gate CancelHealthCheckOnNewRevision.
     pub cancel_health_check: bool,
+    pub override_managers: &'a [String],
 }
 
 /// What an install or upgrade came to.

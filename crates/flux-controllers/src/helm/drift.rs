@@ -85,7 +85,7 @@ pub async fn detect(actor: &Actor<'_>, last: &Release) -> Result<Drift, String> 
     let mut problems = Vec::new();
     for mut object in objects {
         own(&mut object.json, &last.name, &last.namespace);
-        match compare(&executor, &object, &rules).await {
+        match compare(&executor, &object, &rules, actor.override_managers).await {
             Ok(Some(difference)) => {
                 drift.entries.push(Entry { id: id_of(&object), desired: placed(&object), difference });
             }
@@ -113,6 +113,7 @@ async fn compare(
     executor: &Executor<'_>,
     object: &Object,
     rules: &IgnoreRules,
+    overridden: &[String],
 ) -> Result<Option<Difference>, Cause> {
     let (id, desired) = (id_of(object), placed(object));
     let ignored = rules.of(&desired);
@@ -124,6 +125,12 @@ async fn compare(
     };
     if is_excluded(&live) {
         return Ok(Some(Difference::Excluded));
+    }
+    // What an overridden manager holds and the chart lacks only shows as drift once it is nobody else's.
+    if !overridden.is_empty()
+        && let Some(patch) = super::managers::hand_over(&live, overridden)
+    {
+        executor.patch_managers(&id, patch).await?;
     }
     let parameters = PatchParams {
         dry_run: true,

@@ -230,14 +230,19 @@ impl Executor<'_> {
     /// they could never be removed. Whether there are any shows in the answer, so most objects cost one request.
     async fn take_and_apply(&self, id: &ObjectId, object: &Value, force: bool) -> Result<Value, Cause> {
         let answer = self.apply_server_side(id, object, force).await?;
-        let Some(patch) = super::managers::hand_over(&answer) else {
+        let Some(patch) = super::managers::hand_over(&answer, &[]) else {
             return Ok(answer);
         };
+        self.patch_managers(id, patch).await?;
+        self.apply_server_side(id, object, force).await
+    }
+
+    pub(super) async fn patch_managers(&self, id: &ObjectId, patch: Value) -> Result<(), Cause> {
         let patch: json_patch::Patch =
             serde_json::from_value(patch).map_err(|error| Cause::Unknown(error.to_string()))?;
         let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         self.api(id).await?.patch(&id.name, &parameters, &Patch::<()>::Json(patch)).await?;
-        self.apply_server_side(id, object, force).await
+        Ok(())
     }
 
     pub async fn apply_server_side(

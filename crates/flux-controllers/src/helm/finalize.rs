@@ -160,6 +160,7 @@ impl HelmReleases {
             dialect: helm::Dialect::Helm4,
             enable_dns: false,
             cancel_health_check: false,
+            override_managers: &[],
         };
         let outcome = actor.uninstall(&mut records).await;
         outcomes::note_uninstalled(run, &outcome, Made::Uninstall);

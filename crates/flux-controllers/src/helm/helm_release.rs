@@ -282,6 +282,7 @@ impl HelmReleases {
             dialect: self.ctx.options.dialect(),
             enable_dns: self.ctx.options.allow_dns_lookups,
             cancel_health_check: self.ctx.options.cancel_health_check,
+            override_managers: &self.ctx.options.override_managers,
         };
         let force = request::force_requested(
             object.metadata.annotations.as_ref(),

@@ -9,10 +9,10 @@ const HELM: &str = "helm";
 
 /// The JSON patch that makes what this controller set by updates, and what real helm set, fields that this controller
 /// applied; `None` when there is nothing to do. Upstream leaves what helm applied with helm, so that a field which leaves
-/// the chart afterwards stays in the cluster.
-pub fn hand_over(live: &Value) -> Option<Value> {
+/// the chart afterwards stays in the cluster. `also` are further managers whose fields are taken over.
+pub fn hand_over(live: &Value, also: &[String]) -> Option<Value> {
     let entries = live.pointer("/metadata/managedFields")?.as_array()?;
-    let (taken, kept): (Vec<&Value>, Vec<&Value>) = entries.iter().partition(|entry| is_taken(entry));
+    let (taken, kept): (Vec<&Value>, Vec<&Value>) = entries.iter().partition(|entry| is_taken(entry, also));
     if taken.is_empty() {
         return None;
     }
@@ -45,10 +45,12 @@ fn is_own(entry: &Value) -> bool {
         && text(entry, "subresource").is_empty()
 }
 
-fn is_taken(entry: &Value) -> bool {
+fn is_taken(entry: &Value, also: &[String]) -> bool {
     let manager = text(entry, "manager");
     text(entry, "subresource").is_empty()
-        && ((manager == MANAGER && text(entry, "operation") == "Update") || manager == HELM)
+        && ((manager == MANAGER && text(entry, "operation") == "Update")
+            || manager == HELM
+            || also.iter().any(|name| name == manager))
 }
 
 fn unite(into: &mut Value, from: &Value) {
@@ -75,7 +77,7 @@ mod tests {
             entry("helm", "Apply", json!({"f:data": {"f:b": {}}})),
             entry("hpa", "Update", json!({"f:spec": {}})),
         ]}});
-        let patch = hand_over(&live).unwrap();
+        let patch = hand_over(&live, &[]).unwrap();
         let managed = patch[0]["value"].as_array().unwrap();
         assert_eq!(managed.len(), 2);
         assert_eq!(
@@ -83,11 +85,14 @@ mod tests {
             (&json!("helm-controller"), &json!("Apply"), &json!({"f:data": {"f:a": {}, "f:b": {}}}))
         );
         assert_eq!(patch[1]["value"], "7");
+        let also = hand_over(&live, &["hpa".to_owned()]).unwrap();
+        assert_eq!(also[0]["value"].as_array().unwrap().len(), 1);
+        assert_eq!(also[0]["value"][0]["fieldsV1"], json!({"f:data": {"f:a": {}, "f:b": {}}, "f:spec": {}}));
     }
 
     #[test]
     fn what_is_ours_already_needs_nothing() {
         let live = json!({"metadata": {"managedFields": [entry("helm-controller", "Apply", json!({"f:data": {}}))]}});
-        assert_eq!(hand_over(&live), None);
+        assert_eq!(hand_over(&live, &[]), None);
     }
 }

@@ -67,6 +67,8 @@ pub struct Options {
     pub no_cross_namespace_refs: bool,
     pub identity: crate::identity::Options,
     pub requeue_dependency: Duration,
+    /// Whose fields are taken over before drift is looked for.
+    pub override_managers: Vec<String>,
     /// Gate ExternalArtifact.
     pub external_artifact: bool,
     /// Gate DefaultToRetryOnFailure.
@@ -91,6 +93,7 @@ impl Options {
             no_cross_namespace_refs: false,
             identity: crate::identity::Options::default(),
             requeue_dependency: Duration::from_secs(30),
+            override_managers: Vec::new(),
             external_artifact: false,
             retry_on_failure_by_default: false,
             helm_3_defaults: false,
@@ -103,7 +106,7 @@ impl Options {
     }
 
     /// With what the gates switch on. DetectDrift, CorrectDrift and AdoptLegacyReleases have no effect upstream either;
-    /// memory is not watched, since this process has a budget; sources are always read from one cache.
+    /// OOMWatch is the business of the process; sources are always read from one cache.
     #[must_use]
     pub fn gated(mut self, gates: &FeatureGates) -> Self {
         for (gate, option) in [

@@ -72,6 +72,9 @@ pub(super) fn rsa_bits(text: &str) -> Checked {
 }
 
 pub(super) fn visibility(text: &str) -> Checked {
+    if text.trim().is_empty() {
+        return Ok("private".to_owned());
+    }
     if matches!(text, "public" | "internal" | "private") {
         return Ok(text.to_owned());
     }

@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod cluster;
+mod flag_values;
 mod folder;
 mod judge;
 mod objects;

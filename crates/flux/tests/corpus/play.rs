@@ -17,7 +17,7 @@ use crate::folder::{Corpus, copy, write_files};
 use crate::judge::judge;
 use crate::peers::{Webhook, log_api};
 use crate::values::Values;
-use crate::{Answer, scenario};
+use crate::{Answer, flag_values, scenario};
 
 /// A server that nobody can reach: a case without a cluster must not find one by accident.
 pub const DEAD: &str = r#"apiVersion: v1
@@ -58,7 +58,11 @@ impl<'a> Player<'a> {
         if group[0]["skip_replay"] == true {
             return scenario::play(self, group);
         }
-        group.iter().map(|case| unplayable(case).map_or_else(|| self.one(case), Answer::Skipped)).collect()
+        let play = |case| match unplayable(case) {
+            None => self.one(case),
+            Some(why) => flag_values::play(self.corpus, case).unwrap_or(Answer::Skipped(why)),
+        };
+        group.iter().map(play).collect()
     }
 
     fn one(&mut self, case: &Value) -> Answer {

@@ -5,6 +5,7 @@
 mod address;
 pub(super) mod log;
 pub(crate) mod memory;
+mod oom_watch;
 mod options;
 
 use flux_controllers::manager::Manager;
@@ -16,6 +17,7 @@ use crate::tree::Invocation;
 pub(super) async fn run(run: &Invocation) -> Result<(), CliError> {
     log::start(run.text("log-level"), run.text("log-encoding"))?;
     let options = options::options(run)?;
+    let memory = options::oom_watch(run, &options.controllers)?;
     let client = Session::open(run).await?.client;
     let names: Vec<&str> = options.controllers.iter().map(|controller| controller.as_str()).collect();
     tracing::info!(controllers = names.join(","), "starting manager");
@@ -28,12 +30,20 @@ pub(super) async fn run(run: &Invocation) -> Result<(), CliError> {
         ended = &mut told => ended,
         // Another process works now; whatever this one still does would be done twice.
         () = manager.lost() => return Err(fail!("leader election lost")),
+        () = near(memory.as_ref()) => Ok(()),
     };
     tracing::info!("stopping");
     // Told twice, it ends at once.
     tokio::select! {
         () = manager.stop() => result,
         ended = end() => ended.and(Err(fail!("ended while something was under way"))),
+    }
+}
+
+async fn near(memory: Option<&oom_watch::OomWatch>) {
+    match memory {
+        Some(memory) => memory.near().await,
+        None => std::future::pending().await,
     }
 }
 

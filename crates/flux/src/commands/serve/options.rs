@@ -15,11 +15,12 @@ use flux_controllers::reconcile::{FeatureGates, Selector, gates};
 use flux_controllers::{helm, image, kustomize, notification, source, watcher};
 
 use super::address;
+use super::oom_watch::{self, OomWatch};
 use crate::error::{CliError, fail};
 use crate::tree::{Invocation, serve};
 
 /// Flags of controllers that run, which nothing here reads yet: given, they are reported.
-const WITHOUT_EFFECT: &[&str] = &["storage-value-log-file-size"];
+const WITHOUT_EFFECT: &[&str] = &["snapshot-digest-algo", "storage-value-log-file-size"];
 
 /// The flags of one process, as one controller sees them.
 #[derive(Clone, Copy)]
@@ -195,6 +196,28 @@ pub(super) fn options(run: &Invocation) -> Result<ManagerOptions, CliError> {
         }
     }
     Ok(options)
+}
+
+/// helm-controller's watch of memory, where its gate is on.
+pub(super) fn oom_watch(
+    run: &Invocation,
+    controllers: &BTreeSet<Controller>,
+) -> Result<Option<OomWatch>, CliError> {
+    let flags = Flags::new(run, Controller::Helm);
+    if !controllers.contains(&Controller::Helm) {
+        return Ok(None);
+    }
+    let gates = FeatureGates::with(Controller::Helm, &flags.list("feature-gates"));
+    if !gates.map_err(|error| fail!("{error}"))?.is("OOMWatch") {
+        return Ok(None);
+    }
+    let watch = OomWatch::new(&oom_watch::Flags {
+        max_path: flags.text("oom-watch-max-memory-path"),
+        current_path: flags.text("oom-watch-current-memory-path"),
+        threshold_percent: flags.number("oom-watch-memory-threshold")?,
+        interval: flags.duration("oom-watch-interval")?,
+    })?;
+    Ok(Some(watch))
 }
 
 /// Whose storage flags count: those of the controller that serves artifacts.
@@ -383,6 +406,7 @@ fn helm(flags: &Flags<'_>) -> Result<helm::Options, CliError> {
             object_level_workload_identity: false,
         },
         requeue_dependency: flags.duration("requeue-dependency")?,
+        override_managers: flags.list("override-manager"),
         ..helm::Options::upstream()
     })
 }
