@@ -2,23 +2,15 @@
 //!
 //! `FLUX_BENCH_FLUX` names another binary of ours, `FLUX_BENCH_IMAGES` another size, as `repositories:tags`.
 
-use std::path::PathBuf;
-
 use anyhow::{Context, Result};
 
+use super::kustomizations::flux;
 use crate::cargo;
 
 const SIZE: &str = "1000:1000";
 
 pub fn run() -> Result<()> {
-    let flux = match std::env::var_os("FLUX_BENCH_FLUX") {
-        Some(path) => PathBuf::from(path),
-        None => {
-            cargo::run(&mut cargo::cargo(&["build", "--release", "--package", "flux", "--bin", "flux"]))?;
-            cargo::target_folder()?.join("release/flux")
-        }
-    };
-    let flux = flux.to_str().context("the path of flux is text")?.to_owned();
+    let flux = flux()?;
     let size = std::env::var("FLUX_BENCH_IMAGES").unwrap_or_else(|_| SIZE.to_owned());
     let (repositories, tags) =
         size.split_once(':').with_context(|| format!("'{size}' is not repositories:tags"))?;

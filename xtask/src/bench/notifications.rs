@@ -3,23 +3,15 @@
 //!
 //! `FLUX_BENCH_FLUX` names another binary of ours, `FLUX_BENCH_EVENTS` another load, as `events-a-second:seconds`.
 
-use std::path::PathBuf;
-
 use anyhow::{Context, Result};
 
+use super::kustomizations::flux;
 use crate::cargo;
 
 const LOAD: &str = "1000:30";
 
 pub fn run() -> Result<()> {
-    let flux = match std::env::var_os("FLUX_BENCH_FLUX") {
-        Some(path) => PathBuf::from(path),
-        None => {
-            cargo::run(&mut cargo::cargo(&["build", "--release", "--package", "flux", "--bin", "flux"]))?;
-            cargo::target_folder()?.join("release/flux")
-        }
-    };
-    let flux = flux.to_str().context("the path of flux is text")?.to_owned();
+    let flux = flux()?;
     let load = std::env::var("FLUX_BENCH_EVENTS").unwrap_or_else(|_| LOAD.to_owned());
     let (rate, seconds) =
         load.split_once(':').with_context(|| format!("'{load}' is not events-a-second:seconds"))?;
