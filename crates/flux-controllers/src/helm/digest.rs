@@ -3,36 +3,42 @@
 //!
 //! Go writes structs in the order of their fields and maps by key, so the order here is part of the format.
 
+use flux_api::digest::Algorithm;
 use flux_api::helm::PostRenderer;
 use flux_api::meta::CommonMetadata;
 use helm::release::Release;
 use helm::{Hook, HookEvent};
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
-/// `sha256:…` of bytes.
-pub fn sha256(bytes: &[u8]) -> String {
-    let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+use crate::artifact;
+
+/// Of bytes, as `sha256:…`.
+pub fn of(algorithm: Algorithm, bytes: &[u8]) -> String {
+    artifact::digest::of(algorithm, bytes).expect("bytes in memory can be read").to_string()
+}
+
+/// The algorithm of a digest that is compared with: `--snapshot-digest-algo` may have changed since it was written.
+pub fn algorithm_of(digest: &str) -> Algorithm {
+    digest.split_once(':').and_then(|(name, _)| name.parse().ok()).unwrap_or(Algorithm::Sha256)
 }
 
 /// Of values: their YAML with sorted keys; of no values, that of nothing.
-pub fn of_values(values: &Map<String, Value>) -> String {
+pub fn of_values(algorithm: Algorithm, values: &Map<String, Value>) -> String {
     if values.is_empty() {
-        return sha256(b"");
+        return of(algorithm, b"");
     }
     // A tree of JSON can always be written.
     let text = yaml::to_yaml_sigs(&Value::Object(values.clone())).unwrap_or_default();
-    sha256(text.as_bytes())
+    of(algorithm, text.as_bytes())
 }
 
 /// Of `spec.postRenderers`; `None` when there are none.
-pub fn of_post_renderers(renderers: &[PostRenderer]) -> Option<String> {
+pub fn of_post_renderers(algorithm: Algorithm, renderers: &[PostRenderer]) -> Option<String> {
     if renderers.is_empty() {
         return None;
     }
     let list: Vec<String> = renderers.iter().map(post_renderer).collect();
-    Some(sha256(format!("[{}]\n", list.join(",")).as_bytes()))
+    Some(of(algorithm, format!("[{}]\n", list.join(",")).as_bytes()))
 }
 
 fn post_renderer(renderer: &PostRenderer) -> String {
@@ -75,7 +81,7 @@ fn post_renderer(renderer: &PostRenderer) -> String {
 }
 
 /// Of `spec.commonMetadata`; `None` when there is none.
-pub fn of_common_metadata(metadata: Option<&CommonMetadata>) -> Option<String> {
+pub fn of_common_metadata(algorithm: Algorithm, metadata: Option<&CommonMetadata>) -> Option<String> {
     let metadata = metadata?;
     let mut fields = Fields::default();
     if !metadata.annotations.is_empty() {
@@ -84,11 +90,11 @@ pub fn of_common_metadata(metadata: Option<&CommonMetadata>) -> Option<String> {
     if !metadata.labels.is_empty() {
         fields.json("labels", &json!(metadata.labels));
     }
-    Some(sha256(format!("{}\n", fields.end()).as_bytes()))
+    Some(of(algorithm, format!("{}\n", fields.end()).as_bytes()))
 }
 
 /// Of a release as it is stored. Test hooks do not count: running them says nothing new about what was released.
-pub fn of_release(release: &Release, oci_digest: Option<&str>) -> String {
+pub fn of_release(algorithm: Algorithm, release: &Release, oci_digest: Option<&str>) -> String {
     let mut fields = Fields::default();
     fields.json("name", &json!(release.name));
     fields.json("version", &json!(release.version));
@@ -102,7 +108,7 @@ pub fn of_release(release: &Release, oci_digest: Option<&str>) -> String {
     fields.raw("hooks", if hooks.is_empty() { "null".to_owned() } else { format!("[{}]", hooks.join(",")) });
     fields.json("namespace", &json!(release.namespace));
     fields.text("ociDigest", oci_digest.unwrap_or_default());
-    sha256(format!("{}\n", fields.end()).as_bytes())
+    of(algorithm, format!("{}\n", fields.end()).as_bytes())
 }
 
 fn info(release: &Release) -> String {
@@ -267,14 +273,14 @@ mod tests {
     #[test]
     fn no_values_have_the_digest_of_nothing() {
         let nothing = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-        assert_eq!(of_values(&Map::new()), nothing);
+        assert_eq!(of_values(Algorithm::Sha256, &Map::new()), nothing);
     }
 
     #[test]
     fn values_are_hashed_as_yaml_with_sorted_keys() {
         let values = map(json!({"b": {"y": 1.0, "x": "<"}, "a": [true, {"d": 1, "c": null}]}));
         let text = "a:\n- true\n- c: null\n  d: 1\nb:\n  x: <\n  \"y\": 1\n";
-        assert_eq!(of_values(&values), sha256(text.as_bytes()));
+        assert_eq!(of_values(Algorithm::Sha256, &values), of(Algorithm::Sha256, text.as_bytes()));
     }
 
     #[test]
@@ -290,7 +296,7 @@ mod tests {
             fields.json(name, &empty);
         }
         assert_eq!(
-            sha256(format!("{}\n", fields.end()).as_bytes()),
+            of(Algorithm::Sha256, format!("{}\n", fields.end()).as_bytes()),
             "sha256:f1498f27a16a09cd7e1ee610d924df065c03d30035638babc95dd9a8d412ce4d"
         );
     }
@@ -298,15 +304,15 @@ mod tests {
     #[test]
     fn test_hooks_and_what_real_helm_adds_do_not_count() {
         let base = json!({"name": "a", "version": 1, "info": {"status": "deployed", "last_deployed": "2026-01-02T03:04:05.120Z"}});
-        let plain = of_release(&release(base.clone()), None);
+        let plain = of_release(Algorithm::Sha256, &release(base.clone()), None);
         let mut tested = base.clone();
         tested["hooks"] = json!([{"name": "t", "events": ["test"], "last_run": {"phase": "Succeeded"}}]);
         tested["info"]["rollback_revision"] = json!(3);
         tested["info"]["last_deployed"] = json!("2026-01-02T03:04:05.12Z");
-        assert_eq!(of_release(&release(tested), None), plain);
+        assert_eq!(of_release(Algorithm::Sha256, &release(tested), None), plain);
         let mut hooked = base;
         hooked["hooks"] = json!([{"name": "h", "events": ["pre-install"]}]);
-        assert_ne!(of_release(&release(hooked), None), plain);
+        assert_ne!(of_release(Algorithm::Sha256, &release(hooked), None), plain);
     }
 
     #[test]
@@ -317,12 +323,18 @@ mod tests {
         }}]))
         .unwrap();
         let expected = "[{\"kustomize\":{\"patches\":[{\"patch\":\"x: \\u003c1\\u003e\\n\",\"target\":{\"kind\":\"K\",\"namespace\":\"ns\",\"name\":\"n\"}}],\"images\":[{\"name\":\"a\",\"newTag\":\"1\"}]}}]\n";
-        assert_eq!(of_post_renderers(&renderers), Some(sha256(expected.as_bytes())));
-        assert_eq!(of_post_renderers(&[]), None);
+        assert_eq!(
+            of_post_renderers(Algorithm::Sha256, &renderers),
+            Some(of(Algorithm::Sha256, expected.as_bytes()))
+        );
+        assert_eq!(of_post_renderers(Algorithm::Sha256, &[]), None);
         let metadata: CommonMetadata =
             serde_json::from_value(json!({"labels": {"b": "2", "a": "1"}, "annotations": {"x": "y"}}))
                 .unwrap();
         let expected = "{\"annotations\":{\"x\":\"y\"},\"labels\":{\"a\":\"1\",\"b\":\"2\"}}\n";
-        assert_eq!(of_common_metadata(Some(&metadata)), Some(sha256(expected.as_bytes())));
+        assert_eq!(
+            of_common_metadata(Algorithm::Sha256, Some(&metadata)),
+            Some(of(Algorithm::Sha256, expected.as_bytes()))
+        );
     }
 }

@@ -24,7 +24,13 @@ impl HelmReleases {
             return Next::OnChange;
         }
         let written = object.status.clone().unwrap_or_default();
-        let mut run = Run { raw, object, status: written.clone(), written };
+        let mut run = Run {
+            raw,
+            object,
+            status: written.clone(),
+            written,
+            algorithm: self.ctx.options.snapshot_digest_algo,
+        };
         if !object.spec.suspend {
             let left = self.leave(&mut run, worker).await;
             if let Err(problem) = left {

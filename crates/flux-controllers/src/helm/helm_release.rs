@@ -162,7 +162,13 @@ impl HelmReleases {
 
     async fn work(&self, raw: &DynamicObject, object: &HelmRelease, worker: &Worker) -> Next {
         let written = object.status.clone().unwrap_or_default();
-        let mut run = Run { raw, object, status: written.clone(), written };
+        let mut run = Run {
+            raw,
+            object,
+            status: written.clone(),
+            written,
+            algorithm: self.ctx.options.snapshot_digest_algo,
+        };
         if object.spec.suspend {
             self.note_request(&mut run);
             return Next::OnChange.if_told(self.write(&mut run).await);
@@ -189,9 +195,8 @@ impl HelmReleases {
             );
             return self.leave_old_target(run, &target, worker).await;
         }
-        let config_digest = digest::of_values(values.as_map());
-        self.note_attempt(run, &loaded, &config_digest);
-        self.release(run, worker, &target, &checks, &loaded, &values, &config_digest).await
+        self.note_attempt(run, &loaded, &values);
+        self.release(run, worker, &target, &checks, &loaded, &values).await
     }
 
     async fn prerequisites(
@@ -227,7 +232,7 @@ impl HelmReleases {
         Ok((loaded, composed.values, target))
     }
 
-    fn note_attempt(&self, run: &mut Run<'_>, loaded: &Loaded, config_digest: &str) {
+    fn note_attempt(&self, run: &mut Run<'_>, loaded: &Loaded, values: &Values) {
         let object = run.object;
         run.status.storage_namespace = Some(names::storage_namespace(object).to_owned());
         let reset = request::reset_requested(
@@ -235,7 +240,9 @@ impl HelmReleases {
             run.status.last_handled_reconcile_at.as_deref(),
             run.status.last_handled_reset_at.as_deref(),
         );
-        let why = policy::resets_failures(object, &run.status, loaded.version(), config_digest, reset.honour);
+        let last = run.status.last_attempted_config_digest.as_deref().unwrap_or_default();
+        let compared = digest::of_values(digest::algorithm_of(last), values.as_map());
+        let why = policy::resets_failures(object, &run.status, loaded.version(), &compared, reset.honour);
         if let Some(why) = why {
             tracing::debug!(why, "resetting failure count");
             policy::clear_failures(&mut run.status);
@@ -246,13 +253,12 @@ impl HelmReleases {
         run.status.last_attempted_generation = object.generation();
         run.status.last_attempted_revision = Some(loaded.version().to_owned());
         run.status.last_attempted_revision_digest.clone_from(&loaded.oci_digest);
-        run.status.last_attempted_config_digest = Some(config_digest.to_owned());
+        run.status.last_attempted_config_digest = Some(digest::of_values(run.algorithm, values.as_map()));
         run.status.last_attempted_values_checksum = None;
         run.status.last_release_revision = 0;
     }
 
     /// Looks, decides and acts until nothing is left to do.
-    #[expect(clippy::too_many_arguments, reason = "what a run has gathered by now")]
     async fn release(
         &self,
         run: &mut Run<'_>,
@@ -261,7 +267,6 @@ impl HelmReleases {
         checks: &Judge,
         loaded: &Loaded,
         values: &Values,
-        config_digest: &str,
     ) -> End {
         let (object, cluster) = (run.object, &target.cluster);
         let storage =
@@ -307,7 +312,7 @@ impl HelmReleases {
                         .no_state(run, &format!("failed to retrieve last release from storage: {error}"));
                 }
             };
-            let (state, drift) = match self.look(run, &actor, &records, loaded, values, config_digest).await {
+            let (state, drift) = match self.look(run, &actor, &records, loaded, values).await {
                 Ok(seen) => seen,
                 Err(problem) => return self.no_state(run, &problem),
             };
@@ -333,7 +338,7 @@ impl HelmReleases {
                 Decision::Stall(stall) => {
                     if stall == Stall::RetriesExceeded
                         && state == (State::Failed { why: "" })
-                        && self.recover(run, &actor, &mut records, loaded, config_digest).await
+                        && self.recover(run, &actor, &mut records, loaded, values).await
                     {
                         continue;
                     }
@@ -383,23 +388,28 @@ impl HelmReleases {
         records: &Records,
         loaded: &Loaded,
         values: &Values,
-        config_digest: &str,
     ) -> Result<(State, Option<super::drift::Drift>), String> {
         let last = records.history.last();
         // With values that are kept from release to release, what is wanted is what comes of both.
         let preserves = run.object.spec.upgrade.as_ref().is_some_and(|upgrade| upgrade.preserve_values);
-        let kept = last.filter(|_| preserves).map(|last| {
-            digest::of_values(reuse_values(values.clone(), last, ReuseValues::ResetThenReuse).as_map())
-        });
-        let post_renderers = digest::of_post_renderers(&run.object.spec.post_renderers);
-        let common_metadata = digest::of_common_metadata(run.object.spec.common_metadata.as_ref());
+        let kept = last
+            .filter(|_| preserves)
+            .map(|last| reuse_values(values.clone(), last, ReuseValues::ResetThenReuse));
+        let (spec, status) = (&run.object.spec, &run.status);
+        let like = |digest: Option<&str>| digest::algorithm_of(digest.unwrap_or_default());
+        let latest = snapshot::latest(&status.history).map(|latest| latest.config_digest.as_str());
+        let config_digest = digest::of_values(like(latest), kept.as_ref().unwrap_or(values).as_map());
+        let algorithm = like(status.observed_post_renderers_digest.as_deref());
+        let post_renderers = digest::of_post_renderers(algorithm, &spec.post_renderers);
+        let algorithm = like(status.observed_common_metadata_digest.as_deref());
+        let common_metadata = digest::of_common_metadata(algorithm, spec.common_metadata.as_ref());
         let mut observed = Observed {
             policy: actor.policy,
             status: &run.status,
             last,
             chart_name: loaded.chart.name(),
             chart_version: loaded.version(),
-            config_digest: kept.as_deref().unwrap_or(config_digest),
+            config_digest: &config_digest,
             post_renderers_digest: post_renderers.as_deref(),
             common_metadata_digest: common_metadata.as_deref(),
             has_drifted: false,
@@ -420,12 +430,12 @@ impl HelmReleases {
         actor: &Actor<'_>,
         records: &mut Records,
         loaded: &Loaded,
-        config_digest: &str,
+        values: &Values,
     ) -> bool {
         let Some(last) = records.history.last().cloned() else {
             return false;
         };
-        if !may_recover(&last, &run.status, loaded, config_digest) {
+        if !may_recover(&last, &run.status, loaded, values) {
             return false;
         }
         let Ok(kinds) = actor.kinds(Duration::from_secs(60)).await else {
@@ -650,13 +660,17 @@ fn target_changed(object: &HelmRelease, status: &HelmReleaseStatus, chart: &str)
     }
 }
 
+fn is_of(values: &Values, config_digest: &str) -> bool {
+    digest::of_values(digest::algorithm_of(config_digest), values.as_map()) == config_digest
+}
+
 /// Whether a failed release is what is wanted and failed only by taking too long. Hooks that come after the wait have not
 /// run then, so a release that has some is not complete.
-fn may_recover(last: &Release, status: &HelmReleaseStatus, loaded: &Loaded, config_digest: &str) -> bool {
+fn may_recover(last: &Release, status: &HelmReleaseStatus, loaded: &Loaded, values: &Values) -> bool {
     let late =
         ["timeout waiting for: ", "failed early due to stalled resources", "context deadline exceeded"];
     let known = snapshot::latest(&status.history)
-        .is_some_and(|latest| snapshot::verifies(latest, last) && latest.config_digest == config_digest);
+        .is_some_and(|latest| snapshot::verifies(latest, last) && is_of(values, &latest.config_digest));
     let has_later_hooks = last.hooks.iter().any(|hook| {
         hook.events.iter().any(|event| matches!(event, HookEvent::PostInstall | HookEvent::PostUpgrade))
     });

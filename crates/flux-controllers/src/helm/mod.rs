@@ -37,6 +37,7 @@ pub mod watches;
 use std::sync::Arc;
 use std::time::Duration;
 
+use flux_api::digest::Algorithm;
 use helm::release::Release;
 use helm::{Chart, Dialect};
 use kube::Client;
@@ -69,6 +70,8 @@ pub struct Options {
     pub requeue_dependency: Duration,
     /// Whose fields are taken over before drift is looked for.
     pub override_managers: Vec<String>,
+    /// Of the digests in the status.
+    pub snapshot_digest_algo: Algorithm,
     /// Gate ExternalArtifact.
     pub external_artifact: bool,
     /// Gate DefaultToRetryOnFailure.
@@ -94,6 +97,7 @@ impl Options {
             identity: crate::identity::Options::default(),
             requeue_dependency: Duration::from_secs(30),
             override_managers: Vec::new(),
+            snapshot_digest_algo: Algorithm::Sha256,
             external_artifact: false,
             retry_on_failure_by_default: false,
             helm_3_defaults: false,

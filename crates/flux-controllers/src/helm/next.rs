@@ -226,6 +226,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::state::tests::{knows, object, release};
+    use flux_api::digest::Algorithm;
+
     use super::*;
 
     struct Case {
@@ -413,7 +415,7 @@ mod tests {
             Target::Revision(2),
             "from the records"
         );
-        status.history.push(snapshot::of(&first, None, None));
+        status.history.push(snapshot::of(Algorithm::Sha256, &first, None, None));
         assert_eq!(
             rollback_target(&status.history, &records, false),
             Target::Revision(1),

@@ -159,7 +159,7 @@ async fn release(
     note_written(run, &outcome.written, made, loaded.oci_digest.as_deref());
     let about = About {
         revision: loaded.version().to_owned(),
-        token: digest::of_values(values.as_map()),
+        token: digest::of_values(run.algorithm, values.as_map()),
         app_version: loaded.chart.metadata.app_version.clone(),
         oci_digest: loaded.oci_digest.clone().unwrap_or_default(),
     };
@@ -208,9 +208,9 @@ fn note_written(run: &mut Run<'_>, written: &[Release], made: Made, oci_digest: 
     for release in written {
         if Some(release.version) == newest {
             let new = Newness::Known { made: Some(made), oci_digest };
-            snapshot::record(&mut run.status.history, release, Some(made), &new);
+            snapshot::record(run.algorithm, &mut run.status.history, release, Some(made), &new);
         } else {
-            snapshot::record(&mut run.status.history, release, None, &Newness::Ignored);
+            snapshot::record(run.algorithm, &mut run.status.history, release, None, &Newness::Ignored);
         }
     }
 }
@@ -245,7 +245,7 @@ async fn rollback(
         return Err(Fault::new(format!("release has no {to} version")));
     };
     let known = run.status.history.iter().find(|one| snapshot::targets(one, &target)).cloned();
-    let previous = known.unwrap_or_else(|| snapshot::of(&target, None, None));
+    let previous = known.unwrap_or_else(|| snapshot::of(run.algorithm, &target, None, None));
     let released = actor.rollback(to, records).await;
     if let Some(inventory) = released.inventory {
         run.status.inventory = Some(inventory);
@@ -254,9 +254,10 @@ async fn rollback(
         let new = Newness::Known { made: None, oci_digest: None };
         let made =
             run.status.history.iter().any(|one| snapshot::targets(one, release)).then_some(Made::Rollback);
-        snapshot::record(&mut run.status.history, release, made, &new);
+        snapshot::record(run.algorithm, &mut run.status.history, release, made, &new);
     }
-    let about = About { token: digest::of_values(values.as_map()), ..About::snapshot(&previous) };
+    let about =
+        About { token: digest::of_values(run.algorithm, values.as_map()), ..About::snapshot(&previous) };
     let what = format!("Helm rollback to previous release {}", release_with_chart(&previous));
     match released.outcome.fault {
         Some(fault) => {
@@ -304,7 +305,7 @@ async fn remediate_by_uninstall(
 
 pub fn note_uninstalled(run: &mut Run<'_>, outcome: &Outcome, made: Made) {
     for release in &outcome.written {
-        snapshot::record(&mut run.status.history, release, Some(made), &Newness::Ignored);
+        snapshot::record(run.algorithm, &mut run.status.history, release, Some(made), &Newness::Ignored);
     }
 }
 
@@ -320,7 +321,8 @@ async fn test(
         (outcome.written.last(), run.status.history.iter_mut().max_by_key(|one| one.version))
         && snapshot::targets(known, tested)
     {
-        let mut fresh = snapshot::of(tested, known.action.as_deref(), known.oci_digest.as_deref());
+        let mut fresh =
+            snapshot::of(run.algorithm, tested, known.action.as_deref(), known.oci_digest.as_deref());
         fresh.test_hooks = Some(snapshot::test_hooks(tested, &filters));
         *known = fresh;
     }
@@ -368,10 +370,10 @@ async fn unlock(
     };
     let known = run.status.history.iter().find(|one| snapshot::targets(one, &stuck));
     let current: ReleaseSnapshot =
-        snapshot::of(&stuck, None, known.and_then(|one| one.oci_digest.as_deref()));
+        snapshot::of(run.algorithm, &stuck, None, known.and_then(|one| one.oci_digest.as_deref()));
     let outcome = actor.unlock(records).await;
     for release in &outcome.written {
-        snapshot::record(&mut run.status.history, release, None, &Newness::Ignored);
+        snapshot::record(run.algorithm, &mut run.status.history, release, None, &Newness::Ignored);
     }
     let about = About::snapshot(&current);
     let status = stuck.info.status.name();
@@ -406,14 +408,14 @@ pub async fn recovered(
             return false;
         }
         records.put(&old);
-        snapshot::record(&mut run.status.history, &old, None, &Newness::Ignored);
+        snapshot::record(run.algorithm, &mut run.status.history, &old, None, &Newness::Ignored);
     }
     let late = Time::new(Timestamp::now());
     release.set_status(Status::Deployed, format!("Became healthy after its timeout, seen at {late}"));
     if actor.storage.update(&release, records).await.is_err() {
         return false;
     }
-    snapshot::record(&mut run.status.history, &release, None, &Newness::Ignored);
+    snapshot::record(run.algorithm, &mut run.status.history, &release, None, &Newness::Ignored);
     policy::clear_failures(&mut run.status);
     if let Some(latest) = snapshot::latest(&run.status.history).cloned() {
         let text = format!("Release {} became healthy after its timeout", release_with_chart(&latest));

@@ -6,6 +6,7 @@ use flux_api::Object;
 use flux_api::condition::{
     self, Condition, ConditionStatus, READY, RECONCILING, RELEASED, REMEDIATED, STALLED, TEST_SUCCESS,
 };
+use flux_api::digest::Algorithm;
 use flux_api::helm::{HelmRelease, HelmReleaseStatus, ReleaseSnapshot};
 use flux_api::kinds::{self, Kind};
 use flux_api::names::EventMetadata;
@@ -25,6 +26,8 @@ pub struct Run<'a> {
     /// What the server has.
     pub written: HelmReleaseStatus,
     pub status: HelmReleaseStatus,
+    /// Of the digests in `status`.
+    pub algorithm: Algorithm,
 }
 
 impl Run<'_> {
@@ -65,9 +68,10 @@ impl Run<'_> {
         }
         self.set(READY, status, &word.reason, word.message);
         let spec = &self.object.spec;
-        self.status.observed_post_renderers_digest = digest::of_post_renderers(&spec.post_renderers);
+        self.status.observed_post_renderers_digest =
+            digest::of_post_renderers(self.algorithm, &spec.post_renderers);
         self.status.observed_common_metadata_digest =
-            digest::of_common_metadata(spec.common_metadata.as_ref());
+            digest::of_common_metadata(self.algorithm, spec.common_metadata.as_ref());
     }
 
     /// Nothing more is tried: Ready says so, too, since that is what people look at.
@@ -158,7 +162,8 @@ mod tests {
         let object = object(spec);
         let raw: DynamicObject = serde_json::from_value(serde_json::to_value(&object).unwrap()).unwrap();
         let status = HelmReleaseStatus { conditions, ..HelmReleaseStatus::default() };
-        let mut run = Run { raw: &raw, object: &object, written: status.clone(), status };
+        let mut run =
+            Run { raw: &raw, object: &object, written: status.clone(), status, algorithm: Algorithm::Sha256 };
         run.summarize(Policy { object: &object, retry_by_default: false });
         let ready = run.ready().unwrap();
         (ready.status, ready.reason.clone())

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use flux_api::digest::Algorithm;
 use flux_api::helm::{ReleaseSnapshot, TestFilter, TestHookStatus};
 use flux_api::time::Time;
 use helm::HookEvent;
@@ -39,12 +40,17 @@ impl Made {
 }
 
 /// A release as it is stored, in short.
-pub fn of(release: &Release, action: Option<&str>, oci_digest: Option<&str>) -> ReleaseSnapshot {
+pub fn of(
+    algorithm: Algorithm,
+    release: &Release,
+    action: Option<&str>,
+    oci_digest: Option<&str>,
+) -> ReleaseSnapshot {
     let empty = Map::new();
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     ReleaseSnapshot {
         api_version: Some(VERSION.to_owned()),
-        digest: digest::of_release(release, oci_digest),
+        digest: digest::of_release(algorithm, release, oci_digest),
         name: release.name.clone(),
         namespace: release.namespace.clone(),
         version: release.version,
@@ -53,7 +59,7 @@ pub fn of(release: &Release, action: Option<&str>, oci_digest: Option<&str>) -> 
         chart_name: release.chart_name().to_owned(),
         chart_version: release.chart_version().to_owned(),
         app_version: text(release.app_version()),
-        config_digest: digest::of_values(release.config.as_ref().unwrap_or(&empty)),
+        config_digest: digest::of_values(algorithm, release.config.as_ref().unwrap_or(&empty)),
         first_deployed: time(&release.info.first_deployed).unwrap_or_else(zero),
         last_deployed: time(&release.info.last_deployed).unwrap_or_else(zero),
         deleted: time(&release.info.deleted),
@@ -114,8 +120,9 @@ pub fn targets(snapshot: &ReleaseSnapshot, release: &Release) -> bool {
 
 /// Whether `release` is what the snapshot saw, and nobody else has touched it since.
 pub fn verifies(snapshot: &ReleaseSnapshot, release: &Release) -> bool {
+    let algorithm = digest::algorithm_of(&snapshot.digest);
     snapshot.api_version.as_deref() != Some(VERSION)
-        || snapshot.digest == digest::of_release(release, snapshot.oci_digest.as_deref())
+        || snapshot.digest == digest::of_release(algorithm, release, snapshot.oci_digest.as_deref())
 }
 
 /// Whether all tests have run, or one has failed. No tests are tests that have run.
@@ -169,14 +176,20 @@ pub fn sort(history: &mut [ReleaseSnapshot]) {
 
 /// Puts what was stored into the history: over the snapshot of the same revision, whose tests and origin are kept, or
 /// in front as a new one.
-pub fn record(history: &mut Vec<ReleaseSnapshot>, release: &Release, made: Option<Made>, new: &Newness<'_>) {
+pub fn record(
+    algorithm: Algorithm,
+    history: &mut Vec<ReleaseSnapshot>,
+    release: &Release,
+    made: Option<Made>,
+    new: &Newness<'_>,
+) {
     if let Some(known) = history.iter_mut().find(|snapshot| targets(snapshot, release)) {
         let action = made.map(Made::as_str).or(known.action.as_deref());
-        let mut fresh = of(release, action, known.oci_digest.as_deref());
+        let mut fresh = of(algorithm, release, action, known.oci_digest.as_deref());
         fresh.test_hooks = known.test_hooks.take();
         *known = fresh;
     } else if let Newness::Known { made, oci_digest } = new {
-        history.insert(0, of(release, made.map(Made::as_str), *oci_digest));
+        history.insert(0, of(algorithm, release, made.map(Made::as_str), *oci_digest));
         sort(history);
     }
 }
@@ -207,8 +220,10 @@ mod tests {
     }
 
     fn history(statuses: &[Status]) -> Vec<ReleaseSnapshot> {
-        let snapshots =
-            statuses.iter().enumerate().map(|(at, status)| of(&release(at as i64 + 1, *status), None, None));
+        let snapshots = statuses
+            .iter()
+            .enumerate()
+            .map(|(at, status)| of(Algorithm::Sha256, &release(at as i64 + 1, *status), None, None));
         let mut history: Vec<_> = snapshots.collect();
         sort(&mut history);
         history
@@ -222,7 +237,7 @@ mod tests {
     #[test]
     fn a_snapshot_knows_its_release_again_until_somebody_touches_it() {
         let mut stored = release(3, Status::Deployed);
-        let snapshot = of(&stored, Some("upgrade"), Some("sha256:abc"));
+        let snapshot = of(Algorithm::Sha256, &stored, Some("upgrade"), Some("sha256:abc"));
         assert_eq!((full_name(&snapshot), chart(&snapshot)), ("apps/web.v3".into(), "c@1.0.0".into()));
         assert_eq!(snapshot.first_deployed.to_string(), "2026-01-02T03:04:05Z");
         assert!(verifies(&snapshot, &stored));
@@ -263,7 +278,7 @@ mod tests {
 
     #[test]
     fn tests_have_run_when_all_succeeded_or_one_failed() {
-        let mut snapshot = of(&release(1, Status::Deployed), None, None);
+        let mut snapshot = of(Algorithm::Sha256, &release(1, Status::Deployed), None, None);
         assert!(!is_tested(&snapshot));
         snapshot.test_hooks = Some(BTreeMap::new());
         assert!(is_tested(&snapshot));
@@ -290,12 +305,24 @@ mod tests {
     fn what_is_stored_again_keeps_its_tests() {
         let mut all = history(&[Status::Deployed]);
         failed_test(&mut all[0]);
-        record(&mut all, &release(1, Status::Superseded), None, &Newness::Ignored);
+        record(Algorithm::Sha256, &mut all, &release(1, Status::Superseded), None, &Newness::Ignored);
         assert_eq!((all.len(), all[0].status.as_str(), has_failed_test(&all[0])), (1, "superseded", true));
-        record(&mut all, &release(2, Status::Deployed), None, &Newness::Ignored);
+        record(Algorithm::Sha256, &mut all, &release(2, Status::Deployed), None, &Newness::Ignored);
         assert_eq!(all.len(), 1);
         let new = Newness::Known { made: Some(Made::Upgrade), oci_digest: None };
-        record(&mut all, &release(2, Status::Deployed), None, &new);
+        record(Algorithm::Sha256, &mut all, &release(2, Status::Deployed), None, &new);
         assert_eq!((all[0].version, all[0].action.as_deref()), (2, Some("upgrade")));
+    }
+
+    #[test]
+    fn a_snapshot_is_verified_with_the_algorithm_it_was_taken_with() {
+        let stored = release(1, Status::Deployed);
+        for (algorithm, prefix) in [(Algorithm::Sha512, "sha512:"), (Algorithm::Blake3, "blake3:")] {
+            let snapshot = of(algorithm, &stored, None, None);
+            assert!(snapshot.digest.starts_with(prefix), "{}", snapshot.digest);
+            assert!(snapshot.config_digest.starts_with(prefix), "{}", snapshot.config_digest);
+            assert!(verifies(&snapshot, &stored));
+            assert!(!verifies(&snapshot, &release(1, Status::Failed)));
+        }
     }
 }

@@ -127,6 +127,8 @@ pub(super) mod tests {
     use serde_json::{Value, json};
 
     use super::super::digest;
+    use flux_api::digest::Algorithm;
+
     use super::*;
 
     pub fn object(spec: Value) -> HelmRelease {
@@ -153,7 +155,7 @@ pub(super) mod tests {
     pub fn knows(release: &Release) -> HelmReleaseStatus {
         HelmReleaseStatus {
             observed_generation: 2,
-            history: vec![snapshot::of(release, Some("upgrade"), None)],
+            history: vec![snapshot::of(Algorithm::Sha256, release, Some("upgrade"), None)],
             last_attempted_release_action: Some(ReleaseAction::Upgrade),
             ..HelmReleaseStatus::default()
         }
@@ -170,7 +172,7 @@ pub(super) mod tests {
         change: impl Fn(&mut Observed<'_>),
     ) -> State {
         let object = object(spec);
-        let nothing = digest::sha256(b"");
+        let nothing = digest::of(Algorithm::Sha256, b"");
         let mut observed = Observed {
             policy: Policy { object: &object, retry_by_default: false },
             status,

@@ -20,7 +20,7 @@ use crate::error::{CliError, fail};
 use crate::tree::{Invocation, serve};
 
 /// Flags of controllers that run, which nothing here reads yet: given, they are reported.
-const WITHOUT_EFFECT: &[&str] = &["snapshot-digest-algo", "storage-value-log-file-size"];
+const WITHOUT_EFFECT: &[&str] = &["storage-value-log-file-size"];
 
 /// The flags of one process, as one controller sees them.
 #[derive(Clone, Copy)]
@@ -407,6 +407,10 @@ fn helm(flags: &Flags<'_>) -> Result<helm::Options, CliError> {
         },
         requeue_dependency: flags.duration("requeue-dependency")?,
         override_managers: flags.list("override-manager"),
+        snapshot_digest_algo: flags
+            .text("snapshot-digest-algo")
+            .parse()
+            .map_err(|error| fail!("--snapshot-digest-algo: {error}"))?,
         ..helm::Options::upstream()
     })
 }
@@ -543,6 +547,18 @@ mod tests {
         let options = of("serve --controllers=helm --graceful-shutdown-timeout=45s");
         assert_eq!(options.stop_within, Duration::from_secs(45));
         assert_eq!(of("serve --controllers=source").stop_within, Duration::from_secs(20));
+    }
+
+    #[test]
+    fn releases_take_their_own_flags() {
+        let helm = of("serve --controllers=helm --snapshot-digest-algo=sha512 --override-manager=a --override-manager=b").helm;
+        assert_eq!(helm.snapshot_digest_algo.to_string(), "sha512");
+        assert_eq!(helm.override_managers, ["a", "b"]);
+        let run =
+            run("serve --controllers=helm --feature-gates=OOMWatch=true --oom-watch-memory-threshold=0");
+        let refused = oom_watch(&run, &BTreeSet::from([Controller::Helm])).unwrap_err().to_string();
+        assert!(refused.contains("--oom-watch-memory-threshold"), "{refused}");
+        assert!(oom_watch(&run, &BTreeSet::from([Controller::Source])).unwrap().is_none());
     }
 
     #[test]
