@@ -2,8 +2,10 @@
 //! does not happen in time, the last good set is applied again, and what failed is not tried again until the source offers
 //! another.
 //!
-//!     set ──dry-run of all──▶ trial ──controllers ready, built as it says itself──▶ good (kept in a Secret)
-//!                               └──timeout, or the new Kustomization cannot be built──▶ pinned: the good set is back
+//! ```text
+//! set ──dry-run of all──▶ trial ──controllers ready, built as it says itself──▶ good (kept in a Secret)
+//!                           └──timeout, or the new Kustomization cannot be built──▶ pinned: the good set is back
+//! ```
 
 use flux_api::Object;
 use flux_api::condition::ConditionStatus;
