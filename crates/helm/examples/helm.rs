@@ -3,10 +3,12 @@
 //! `cargo run --release -p helm --example helm -- template NAME CHART [flags]`
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "an example owns its files and its clock")]
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use file_tree::{Entry, Kind, TreePath};
 use helm::{
     Capabilities, Chart, Dialect, File, KubeVersion, Limits, Operation, Options, ReleaseOptions, RenderError,
     Rendered, SetMode, Values,
@@ -332,8 +334,7 @@ fn load(path: &Path, dialect: Dialect) -> Result<Chart, String> {
                 file.display()
             ));
         }
-        let tree = file_tree_of(path)?;
-        return Chart::from_tree(&tree, &file_tree::TreePath::root(), Limits::default(), dialect)
+        return Chart::from_tree(&Folder(path), &TreePath::root(), Limits::default(), dialect)
             .map_err(|error| error.to_string());
     }
     let bytes = std::fs::read(path).map_err(|error| open_error(&path.display().to_string(), &error))?;
@@ -350,25 +351,37 @@ fn load(path: &Path, dialect: Dialect) -> Result<Chart, String> {
     })
 }
 
-/// A folder read into memory, symbolic links followed.
-fn file_tree_of(root: &Path) -> Result<file_tree::MemoryTree, String> {
-    let mut tree = file_tree::MemoryTree::new();
-    let mut folders = vec![(root.to_path_buf(), String::new())];
-    while let Some((folder, prefix)) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).map_err(|error| error.to_string())? {
-            let entry = entry.map_err(|error| error.to_string())?;
-            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
-            let path = entry.path();
-            if path.is_dir() {
-                folders.push((path, format!("{name}/")));
-            } else {
-                let data =
-                    std::fs::read(&path).map_err(|error| open_error(&path.display().to_string(), &error))?;
-                tree.insert(file_tree::TreePath::parse(&name).map_err(|error| error.to_string())?, data);
-            }
-        }
+/// A folder of this machine, symbolic links followed. Files are read when they are asked for, so that a large one is in memory once.
+struct Folder<'a>(&'a Path);
+
+impl file_tree::Files for Folder<'_> {
+    fn read(&self, path: &TreePath) -> Result<Cow<'_, [u8]>, file_tree::Error> {
+        std::fs::read(self.0.join(path.as_str())).map(Cow::Owned).map_err(|error| unreadable(path, &error))
     }
-    Ok(tree)
+
+    fn list(&self, path: &TreePath) -> Result<Vec<Entry>, file_tree::Error> {
+        let unreadable = |error: std::io::Error| unreadable(path, &error);
+        let mut entries = Vec::new();
+        for entry in std::fs::read_dir(self.0.join(path.as_str())).map_err(unreadable)? {
+            let entry = entry.map_err(unreadable)?;
+            let kind = if entry.path().is_dir() { Kind::Folder } else { Kind::File };
+            entries.push(Entry { name: entry.file_name().to_string_lossy().into_owned(), kind });
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn kind(&self, path: &TreePath) -> Option<Kind> {
+        let found = std::fs::metadata(self.0.join(path.as_str())).ok()?;
+        Some(if found.is_dir() { Kind::Folder } else { Kind::File })
+    }
+}
+
+fn unreadable(path: &TreePath, error: &std::io::Error) -> file_tree::Error {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => file_tree::Error::NotFound(path.clone()),
+        _ => file_tree::Error::Unreadable { path: path.clone(), cause: error.to_string() },
+    }
 }
 
 fn semver(constraint: &str, version: &str) -> Result<String, String> {
