@@ -87,12 +87,156 @@ impl Cloud {
         transport: &Transport,
         now: Timestamp,
     ) -> Result<ClusterLogin, Error> {
-        let env = &self.environment;
+        let asking = Asking { env: &self.environment, place, account, transport, now };
         match provider {
-            Provider::Aws => eks(env, place, account, transport, now).await,
-            Provider::Azure => aks(env, place, account, transport, now).await,
-            Provider::Gcp => gke(env, place, account, transport, now).await,
+            Provider::Aws => asking.eks().await,
+            Provider::Azure => asking.aks().await,
+            Provider::Gcp => asking.gke().await,
         }
+    }
+}
+
+/// Which cluster is asked for, by whom and how.
+#[derive(Clone, Copy)]
+struct Asking<'a> {
+    env: &'a Environment,
+    place: ClusterPlace<'a>,
+    account: Option<&'a Account>,
+    transport: &'a Transport,
+    now: Timestamp,
+}
+
+impl Asking<'_> {
+    async fn eks(self) -> Result<ClusterLogin, Error> {
+        let Asking { env, place, account, transport, now } = self;
+        // The region stands nowhere else.
+        let parts = matched(EKS, place.cluster);
+        let Some([region, name]) = parts.as_deref() else {
+            return Err(invalid("EKS cluster ARN", place.cluster, EKS));
+        };
+        if region.bytes().any(|byte| !byte.is_ascii_alphanumeric() && byte != b'-') {
+            return Err(invalid("EKS cluster ARN", place.cluster, EKS));
+        }
+        let (keys, _) = aws::keys(env, Some(region), None, account, transport, now).await?;
+        let found = match place.is_complete() {
+            true => None,
+            false => Some(self.describe_eks(&keys, region, name).await?),
+        };
+        let token = eks_token(&keys, region, name, now)
+            .ok_or_else(|| Error::Configuration("the keys cannot be used to sign".to_owned()))?;
+        place.login(found, token, now + std::time::Duration::from_secs(EKS_TOKEN))
+    }
+
+    async fn describe_eks(self, keys: &Keys, region: &str, name: &str) -> Result<Found, Error> {
+        let what = "describing the EKS cluster";
+        let host = format!("https://eks.{region}.{}/clusters/", aws_domain(region));
+        let mut url = parsed(&self.env.url("eks/clusters/", host))?;
+        url.path_segments_mut()
+            .map_err(|()| Error::Configuration("no address".to_owned()))?
+            .pop_if_empty()
+            .push(name);
+        let headers = sign_body(keys, "eks", region, "GET", &url, b"", &HeaderMap::new(), self.now)
+            .ok_or_else(|| {
+                Error::Configuration("the keys hold a character that no header may have".to_owned())
+            })?;
+        let answer: Value = json(client(self.transport)?.get(url).headers(headers), what).await?;
+        let address =
+            answer.pointer("/cluster/endpoint").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let authority =
+            decoded(answer.pointer("/cluster/certificateAuthority/data").and_then(Value::as_str), what)?;
+        Ok(Found { address, authority })
+    }
+
+    async fn aks(self) -> Result<ClusterLogin, Error> {
+        let Asking { env, place, account, transport, now } = self;
+        let token = azure::token(env, AKS_SCOPE, account, transport, now).await?;
+        let found = match place.is_complete() {
+            true => None,
+            false => Some(self.describe_aks().await?),
+        };
+        place.login(found, token.value, token.expires)
+    }
+
+    async fn describe_aks(self) -> Result<Found, Error> {
+        let Asking { env, place, account, transport, now } = self;
+        let cluster = place.cluster;
+        let parts = matched(AKS, cluster);
+        let is_plain = |part: &String| {
+            part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.()".contains(c)) && part != ".."
+        };
+        let Some([subscription, group, name]) = parts.as_deref().filter(|parts| parts.iter().all(is_plain))
+        else {
+            return Err(invalid("AKS cluster ID", cluster, AKS));
+        };
+        let host = match env.get("AZURE_AUTHORITY_HOST").unwrap_or_default() {
+            host if host.contains("chinacloudapi.cn") => "https://management.chinacloudapi.cn",
+            host if host.contains("microsoftonline.us") => "https://management.usgovcloudapi.net",
+            _ => "https://management.azure.com",
+        };
+        let manager = azure::token(env, &format!("{host}/.default"), account, transport, now).await?;
+        let base = format!(
+            "{}/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.ContainerService/managedClusters/{name}",
+            env.url("arm", host.to_owned())
+        );
+        let what = "describing the AKS cluster";
+        let http = client(transport)?;
+        let version = [("api-version", AKS_VERSION)];
+        let described: Value =
+            json(http.get(&base).query(&version).bearer_auth(manager.value.expose()), what).await?;
+        if described.pointer("/properties/aadProfile").is_none_or(Value::is_null) {
+            return Err(Error::Configuration(format!(
+                "AKS cluster {cluster} does not have Microsoft Entra ID integration enabled"
+            )));
+        }
+        let listing = http
+            .post(format!("{base}/listClusterUserCredential"))
+            .query(&version)
+            .header("content-length", "0");
+        let listed: Value =
+            json(listing.bearer_auth(manager.value.expose()), "listing the credentials of the AKS cluster")
+                .await?;
+        let wanted = place.address.map(canonical).transpose()?;
+        let mut addresses = Vec::new();
+        for one in listed.pointer("/kubeconfigs").and_then(Value::as_array).into_iter().flatten().take(MOST) {
+            let found = kubeconfig(one.pointer("/value").and_then(Value::as_str))?;
+            let address = canonical(&found.address)?;
+            if wanted.as_ref().is_none_or(|wanted| *wanted == address) {
+                return Ok(found);
+            }
+            addresses.push(format!("'{}'", found.address));
+        }
+        Err(Error::Configuration(match place.address {
+            None => format!("no kubeconfig found for AKS cluster {cluster}"),
+            Some(address) => format!(
+                "no kubeconfig found for AKS cluster {cluster} matching the specified address '{address}'. cluster addresses: [{}]",
+                addresses.join(", ")
+            ),
+        }))
+    }
+
+    async fn gke(self) -> Result<ClusterLogin, Error> {
+        let Asking { env, place, account, transport, now } = self;
+        let token = gcp::token(env, account, transport, now).await?;
+        let found = match place.is_complete() {
+            true => None,
+            false => {
+                let what = "describing the GKE cluster";
+                let is_plain = |part: &str| {
+                    part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:".contains(c)) && part != ".."
+                };
+                if matched(GKE, place.cluster).is_none() || !place.cluster.split('/').all(is_plain) {
+                    return Err(invalid("GKE cluster ID", place.cluster, GKE));
+                }
+                let host = env.url("gke", "https://container.googleapis.com".to_owned());
+                let request = client(transport)?.get(format!("{host}/v1/{}", place.cluster));
+                let answer: Value = json(request.bearer_auth(token.value.expose()), what).await?;
+                let address =
+                    answer.pointer("/endpoint").and_then(Value::as_str).unwrap_or_default().to_owned();
+                let authority = answer.pointer("/masterAuth/clusterCaCertificate").and_then(Value::as_str);
+                Some(Found { address, authority: decoded(authority, what)? })
+            }
+        };
+        place.login(found, token.value, token.expires)
     }
 }
 
@@ -129,57 +273,6 @@ fn client(transport: &Transport) -> Result<reqwest::Client, Error> {
 
 fn parsed(address: &str) -> Result<Url, Error> {
     Url::parse(address).map_err(|error| Error::Configuration(error.to_string()))
-}
-
-async fn eks(
-    env: &Environment,
-    place: ClusterPlace<'_>,
-    account: Option<&Account>,
-    transport: &Transport,
-    now: Timestamp,
-) -> Result<ClusterLogin, Error> {
-    // The region stands nowhere else.
-    let parts = matched(EKS, place.cluster);
-    let Some([region, name]) = parts.as_deref() else {
-        return Err(invalid("EKS cluster ARN", place.cluster, EKS));
-    };
-    if region.bytes().any(|byte| !byte.is_ascii_alphanumeric() && byte != b'-') {
-        return Err(invalid("EKS cluster ARN", place.cluster, EKS));
-    }
-    let (keys, _) = aws::keys(env, Some(region), None, account, transport, now).await?;
-    let found = match place.is_complete() {
-        true => None,
-        false => Some(describe_eks(env, &keys, region, name, transport, now).await?),
-    };
-    let token = eks_token(&keys, region, name, now)
-        .ok_or_else(|| Error::Configuration("the keys cannot be used to sign".to_owned()))?;
-    place.login(found, token, now + std::time::Duration::from_secs(EKS_TOKEN))
-}
-
-async fn describe_eks(
-    env: &Environment,
-    keys: &Keys,
-    region: &str,
-    name: &str,
-    transport: &Transport,
-    now: Timestamp,
-) -> Result<Found, Error> {
-    let what = "describing the EKS cluster";
-    let host = format!("https://eks.{region}.{}/clusters/", aws_domain(region));
-    let mut url = parsed(&env.url("eks/clusters/", host))?;
-    url.path_segments_mut()
-        .map_err(|()| Error::Configuration("no address".to_owned()))?
-        .pop_if_empty()
-        .push(name);
-    let headers =
-        sign_body(keys, "eks", region, "GET", &url, b"", &HeaderMap::new(), now).ok_or_else(|| {
-            Error::Configuration("the keys hold a character that no header may have".to_owned())
-        })?;
-    let answer: Value = json(client(transport)?.get(url).headers(headers), what).await?;
-    let address = answer.pointer("/cluster/endpoint").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let authority =
-        decoded(answer.pointer("/cluster/certificateAuthority/data").and_then(Value::as_str), what)?;
-    Ok(Found { address, authority })
 }
 
 fn aws_domain(region: &str) -> &'static str {
@@ -225,81 +318,6 @@ fn escaped(text: &str) -> String {
         .collect()
 }
 
-async fn aks(
-    env: &Environment,
-    place: ClusterPlace<'_>,
-    account: Option<&Account>,
-    transport: &Transport,
-    now: Timestamp,
-) -> Result<ClusterLogin, Error> {
-    let token = azure::token(env, AKS_SCOPE, account, transport, now).await?;
-    let found = match place.is_complete() {
-        true => None,
-        false => Some(describe_aks(env, place, account, transport, now).await?),
-    };
-    place.login(found, token.value, token.expires)
-}
-
-async fn describe_aks(
-    env: &Environment,
-    place: ClusterPlace<'_>,
-    account: Option<&Account>,
-    transport: &Transport,
-    now: Timestamp,
-) -> Result<Found, Error> {
-    let cluster = place.cluster;
-    let parts = matched(AKS, cluster);
-    let is_plain = |part: &String| {
-        part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.()".contains(c)) && part != ".."
-    };
-    let Some([subscription, group, name]) = parts.as_deref().filter(|parts| parts.iter().all(is_plain))
-    else {
-        return Err(invalid("AKS cluster ID", cluster, AKS));
-    };
-    let host = match env.get("AZURE_AUTHORITY_HOST").unwrap_or_default() {
-        host if host.contains("chinacloudapi.cn") => "https://management.chinacloudapi.cn",
-        host if host.contains("microsoftonline.us") => "https://management.usgovcloudapi.net",
-        _ => "https://management.azure.com",
-    };
-    let manager = azure::token(env, &format!("{host}/.default"), account, transport, now).await?;
-    let base = format!(
-        "{}/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.ContainerService/managedClusters/{name}",
-        env.url("arm", host.to_owned())
-    );
-    let what = "describing the AKS cluster";
-    let http = client(transport)?;
-    let version = [("api-version", AKS_VERSION)];
-    let described: Value =
-        json(http.get(&base).query(&version).bearer_auth(manager.value.expose()), what).await?;
-    if described.pointer("/properties/aadProfile").is_none_or(Value::is_null) {
-        return Err(Error::Configuration(format!(
-            "AKS cluster {cluster} does not have Microsoft Entra ID integration enabled"
-        )));
-    }
-    let listing =
-        http.post(format!("{base}/listClusterUserCredential")).query(&version).header("content-length", "0");
-    let listed: Value =
-        json(listing.bearer_auth(manager.value.expose()), "listing the credentials of the AKS cluster")
-            .await?;
-    let wanted = place.address.map(canonical).transpose()?;
-    let mut addresses = Vec::new();
-    for one in listed.pointer("/kubeconfigs").and_then(Value::as_array).into_iter().flatten().take(MOST) {
-        let found = kubeconfig(one.pointer("/value").and_then(Value::as_str))?;
-        let address = canonical(&found.address)?;
-        if wanted.as_ref().is_none_or(|wanted| *wanted == address) {
-            return Ok(found);
-        }
-        addresses.push(format!("'{}'", found.address));
-    }
-    Err(Error::Configuration(match place.address {
-        None => format!("no kubeconfig found for AKS cluster {cluster}"),
-        Some(address) => format!(
-            "no kubeconfig found for AKS cluster {cluster} matching the specified address '{address}'. cluster addresses: [{}]",
-            addresses.join(", ")
-        ),
-    }))
-}
-
 /// Server and certificate of the cluster that a kubeconfig is about; whatever else it holds is left alone.
 fn kubeconfig(text: Option<&str>) -> Result<Found, Error> {
     let what = "listing the credentials of the AKS cluster";
@@ -318,35 +336,6 @@ fn kubeconfig(text: Option<&str>) -> Result<Found, Error> {
         address,
         authority: decoded(cluster["cluster"]["certificate-authority-data"].as_str(), what)?,
     })
-}
-
-async fn gke(
-    env: &Environment,
-    place: ClusterPlace<'_>,
-    account: Option<&Account>,
-    transport: &Transport,
-    now: Timestamp,
-) -> Result<ClusterLogin, Error> {
-    let token = gcp::token(env, account, transport, now).await?;
-    let found = match place.is_complete() {
-        true => None,
-        false => {
-            let what = "describing the GKE cluster";
-            let is_plain = |part: &str| {
-                part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:".contains(c)) && part != ".."
-            };
-            if matched(GKE, place.cluster).is_none() || !place.cluster.split('/').all(is_plain) {
-                return Err(invalid("GKE cluster ID", place.cluster, GKE));
-            }
-            let host = env.url("gke", "https://container.googleapis.com".to_owned());
-            let request = client(transport)?.get(format!("{host}/v1/{}", place.cluster));
-            let answer: Value = json(request.bearer_auth(token.value.expose()), what).await?;
-            let address = answer.pointer("/endpoint").and_then(Value::as_str).unwrap_or_default().to_owned();
-            let authority = answer.pointer("/masterAuth/clusterCaCertificate").and_then(Value::as_str);
-            Some(Found { address, authority: decoded(authority, what)? })
-        }
-    };
-    place.login(found, token.value, token.expires)
 }
 
 #[cfg(test)]

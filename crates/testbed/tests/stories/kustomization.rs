@@ -9,20 +9,7 @@ use testbed::Cluster;
 
 use crate::flux::{Flux, ready};
 
-crate::stories!(
-    a_folder_becomes_objects_and_a_push_changes_them,
-    what_git_drops_is_pruned_unless_told_otherwise,
-    a_broken_file_is_named_and_the_fix_is_applied,
-    a_dependent_starts_when_its_dependency_is_ready,
-    variables_are_substituted_and_a_missing_one_is_named,
-    what_somebody_changed_by_hand_is_put_back,
-    deleting_a_kustomization_takes_its_objects_along,
-    an_orphaning_kustomization_leaves_its_objects,
-    all_refused_objects_are_reported_together,
-    a_restart_changes_nothing,
-);
-
-crate::parity!(
+crate::parity_stories!(
     a_folder_becomes_objects_and_a_push_changes_them,
     what_git_drops_is_pruned_unless_told_otherwise,
     a_broken_file_is_named_and_the_fix_is_applied,

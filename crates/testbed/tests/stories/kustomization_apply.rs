@@ -11,20 +11,7 @@ use testbed::git_server::Change;
 use crate::flux::{Flux, ready};
 use crate::kustomization::{BOTH, applied, config_map, config_maps, push, spec, start, value};
 
-crate::stories!(
-    an_ignored_field_belongs_to_somebody_else,
-    objects_say_how_they_want_to_be_applied,
-    what_cannot_be_changed_is_recreated_only_when_forced,
-    what_kubectl_applied_is_taken_over,
-    kinds_of_a_crd_in_the_same_set_are_applied_after_it,
-    a_deletion_waits_for_its_objects_to_be_gone,
-    the_objects_of_a_vanished_account_are_left_behind,
-    a_suspended_kustomization_is_left_alone_and_leaves_its_objects,
-    metadata_for_all_wins_over_what_objects_say,
-    an_object_that_moved_to_another_kustomization_stays,
-);
-
-crate::parity!(
+crate::parity_stories!(
     an_ignored_field_belongs_to_somebody_else,
     objects_say_how_they_want_to_be_applied,
     what_cannot_be_changed_is_recreated_only_when_forced,

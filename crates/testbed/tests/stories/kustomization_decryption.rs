@@ -9,14 +9,7 @@ use testbed::Cluster;
 use crate::flux::{Flux, ready};
 use crate::kustomization::{BOTH, push, spec, start};
 
-crate::stories!(
-    encrypted_secrets_and_generator_files_arrive_decrypted,
-    without_a_key_the_recipients_are_named_and_without_decryption_the_secret_is_refused,
-    a_file_changed_after_encryption_is_warned_about_or_refused,
-    a_key_for_all_serves_those_who_name_none,
-);
-
-crate::parity!(
+crate::parity_stories!(
     encrypted_secrets_and_generator_files_arrive_decrypted,
     without_a_key_the_recipients_are_named_and_without_decryption_the_secret_is_refused,
     a_file_changed_after_encryption_is_warned_about_or_refused,

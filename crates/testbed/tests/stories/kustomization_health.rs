@@ -8,14 +8,7 @@ use testbed::Cluster;
 use crate::flux::ready;
 use crate::kustomization::{config_map, config_maps, push, spec, start};
 
-crate::stories!(
-    an_expression_tells_the_health_of_a_kind,
-    a_failed_object_ends_the_wait_and_a_push_recovers,
-    a_new_commit_does_not_wait_for_an_old_wait,
-    health_checks_by_name_default_to_apps,
-);
-
-crate::parity!(
+crate::parity_stories!(
     an_expression_tells_the_health_of_a_kind,
     a_failed_object_ends_the_wait_and_a_push_recovers,
     a_new_commit_does_not_wait_for_an_old_wait,

@@ -9,15 +9,7 @@ use testbed::git_server::Change;
 use crate::flux::{Flux, ready};
 use crate::kustomization::{BOTH, config_map, config_maps, spec, start, value};
 
-crate::stories!(
-    an_account_that_is_blank_or_missing_is_refused,
-    a_tenant_does_what_its_account_may_and_no_more,
-    with_a_default_account_nobody_acts_as_the_controller,
-    a_kubeconfig_in_a_secret_leads_to_another_cluster,
-    references_across_namespaces_can_be_blocked,
-);
-
-crate::parity!(
+crate::parity_stories!(
     an_account_that_is_blank_or_missing_is_refused,
     a_tenant_does_what_its_account_may_and_no_more,
     with_a_default_account_nobody_acts_as_the_controller,

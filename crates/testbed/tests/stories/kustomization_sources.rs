@@ -7,13 +7,7 @@ use testbed::Cluster;
 use crate::flux::{Flux, ready};
 use crate::kustomization::{BOTH, applied, config_map, config_maps, push, spec, start, value};
 
-crate::stories!(
-    several_sources_are_one_tree_and_each_wakes_it,
-    a_remote_base_is_fetched_unless_that_is_forbidden,
-    a_source_that_is_down_does_not_stop_what_it_brought,
-);
-
-crate::parity!(
+crate::parity_stories!(
     several_sources_are_one_tree_and_each_wakes_it,
     a_remote_base_is_fetched_unless_that_is_forbidden,
     a_source_that_is_down_does_not_stop_what_it_brought,

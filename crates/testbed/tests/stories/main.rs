@@ -86,3 +86,12 @@ macro_rules! parity {
     };
 }
 pub(crate) use parity;
+
+/// Stories that are all of what upstream does too.
+macro_rules! parity_stories {
+    ($($name:ident),+ $(,)?) => {
+        crate::stories!($($name),+);
+        crate::parity!($($name),+);
+    };
+}
+pub(crate) use parity_stories;
