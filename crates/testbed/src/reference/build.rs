@@ -18,6 +18,9 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 const UNPUBLISHED: [(&str, &str); 1] =
     [("github.com/fluxcd/helm/v4 v4.2.4-flux.1", "helm.sh/helm/v4 v4.2.4")];
 
+/// A folder that is not there: etcd's way to say that nobody may require a module.
+const FORBIDDEN: &str = "./FORBIDDEN_DEPENDENCY";
+
 /// Builds `package` and moves the binary to `destination` in one step, so that nobody sees half of it.
 pub(super) fn build(
     recipe: &Recipe,
@@ -86,6 +89,7 @@ fn write_module(go: &Path, recipe: &Recipe, module: &Path) -> Result<()> {
     let output = run(command(go, module).args(["mod", "download", "-json", &requirement]))?;
     let answer: serde_json::Value = serde_json::from_str(&output)?;
     let path = answer["GoMod"].as_str().context("go named no go.mod")?;
+    let published = answer["Dir"].as_str().context("go named no folder")?;
     let upstream = std::fs::read_to_string(path).with_context(|| format!("read {path}"))?;
     let mut text = format!("{start}\nrequire {} v{}\n\n", recipe.module, recipe.version);
     for replacement in replacements(&upstream, &recipe.version_of_folders()) {
@@ -95,17 +99,16 @@ fn write_module(go: &Path, recipe: &Recipe, module: &Path) -> Result<()> {
     if recipe.added_files.is_empty() {
         return Ok(());
     }
-    complete(go, recipe, module)
+    complete(go, recipe, module, Path::new(published))
 }
 
 /// Puts a copy of the module beside go.mod, adds the files that the published one lacks, and builds from the copy.
-fn complete(go: &Path, recipe: &Recipe, module: &Path) -> Result<()> {
-    let published = run(command(go, module).args(["list", "-m", "-f", "{{.Dir}}", recipe.module]))?;
+fn complete(go: &Path, recipe: &Recipe, module: &Path, published: &Path) -> Result<()> {
     let copy = module.join("source");
     if copy.exists() {
         std::fs::remove_dir_all(&copy)?;
     }
-    copy_folder(Path::new(published.trim()), &copy)?;
+    copy_folder(published, &copy)?;
     for (name, content) in recipe.added_files {
         let path = copy.join(name);
         if let Some(parent) = path.parent() {
@@ -154,7 +157,10 @@ fn replacements(upstream: &str, version_of_folders: &str) -> Vec<String> {
             let (name, target) = (name.trim(), target.trim());
             let published = UNPUBLISHED.iter().find(|(fork, _)| *fork == target);
             let target = published.map_or(target, |(_, release)| release);
-            Some(if target.starts_with("./") {
+            if target == FORBIDDEN {
+                return None;
+            }
+            Some(if target.starts_with("./") || target.starts_with("../") {
                 format!("{name} => {name} {version_of_folders}")
             } else {
                 format!("{name} => {target}")
@@ -216,6 +222,8 @@ mod tests {
         let expected =
             ["k8s.io/api => k8s.io/api v0.36.3", "x v1.0.0 => y v2.0.0", "k8s.io/kms => k8s.io/kms v0.36.3"];
         assert_eq!(replacements(text, "v0.36.3"), expected);
+        let text = "replace (\n\tx/api/v3 => ../api\n)\nreplace x => ./FORBIDDEN_DEPENDENCY\n";
+        assert_eq!(replacements(text, "v3.6.8"), ["x/api/v3 => x/api/v3 v3.6.8"]);
     }
 
     #[test]
