@@ -104,6 +104,8 @@ pub struct Tuning {
     /// ConfigMaps and Secrets with these labels wake those who refer to them.
     pub watch_configs_label_selector: String,
     pub gates: FeatureGates,
+    /// How often a download of an artifact is tried again.
+    pub http_retry: u32,
     /// Makes `gotk_resource_info` for its kinds.
     pub resource_info: bool,
 }
@@ -184,6 +186,7 @@ impl ManagerOptions {
                 flux_api::names::WATCH_ENABLED
             ),
             gates: FeatureGates::defaults(controller),
+            http_retry: self.http_retry,
             resource_info: self.resource_info,
         })
     }
@@ -305,8 +308,6 @@ impl Manager {
                 let cached = (of.token_cache_max_size, of.token_cache_max_duration);
                 let identity =
                     self.cloud_identity(options, cached, of.default_service_account.as_deref(), &tuning);
-                let tokens = identity.cloud.clone();
-                self.metrics.collect(move |page| metrics::tell_of_tokens(page, tokens.counts()));
                 let ctx = Arc::new(source::Context {
                     client: self.client.clone(),
                     cache: self.cache.clone(),
@@ -332,17 +333,18 @@ impl Manager {
             }
             Controller::Kustomize => {
                 let memory = kustomize::Memory::new(&options.kustomize);
+                let of = &options.kustomize;
+                let cached = (of.token_cache_max_size, of.token_cache_max_duration);
+                let account = of.default_decryption_service_account.as_deref();
+                let mut identity = self.cloud_identity(options, cached, account, &tuning);
+                identity.object_level = of.gates.object_level_workload_identity;
                 let ctx = Arc::new(kustomize::Context {
                     client: self.client.clone(),
                     cache: self.cache.clone(),
-                    fetcher: Fetcher::new(self.storage.clone(), options.http_retry),
+                    fetcher: Fetcher::new(self.storage.clone(), tuning.http_retry),
                     events: events.clone(),
                     cluster: flux_apply::Cluster::new(self.client.clone()),
-                    cloud: flux_remote::cloud::Cloud::new(
-                        flux_remote::cloud::Environment::of_this_process(),
-                        options.source.token_cache_max_size,
-                        options.source.token_cache_max_duration,
-                    ),
+                    identity,
                     options: options.kustomize.clone(),
                     memory,
                 });
@@ -354,7 +356,7 @@ impl Manager {
                 let ctx = Arc::new(helm::Context {
                     client: self.client.clone(),
                     cache: self.cache.clone(),
-                    fetcher: Fetcher::new(self.storage.clone(), options.http_retry),
+                    fetcher: Fetcher::new(self.storage.clone(), tuning.http_retry),
                     events: events.clone(),
                     local: helm::identity::Target::new(self.client.clone()),
                     remotes: helm::identity::Remotes::default(),
@@ -375,7 +377,7 @@ impl Manager {
                     client: self.client.clone(),
                     cache: self.cache.clone(),
                     storage: self.storage.clone(),
-                    fetcher: Fetcher::new(self.storage.clone(), options.http_retry),
+                    fetcher: Fetcher::new(self.storage.clone(), tuning.http_retry),
                     events: events.clone(),
                     jitter_percent: tuning.jitter_percent,
                     options: options.watcher.clone(),
@@ -578,9 +580,12 @@ fn cloud_identity(
     default_service_account: Option<&str>,
     tuning: &Tuning,
 ) -> CloudIdentity {
+    let cloud = Arc::new(flux_remote::cloud::Cloud::new(options.cloud.clone(), cached, longest));
+    let tokens = cloud.clone();
+    metrics.collect(move |page| page.tokens(tokens.counts()));
     CloudIdentity {
         client: client.clone(),
-        cloud: Arc::new(flux_remote::cloud::Cloud::new(options.cloud.clone(), cached, longest)),
+        cloud,
         default_service_account: default_service_account.map(str::to_owned),
         object_level: tuning.gates.is("ObjectLevelWorkloadIdentity"),
         metrics: metrics.clone(),

@@ -15,6 +15,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use serde_json::{Value, json};
 use testbed::Cluster;
+use testbed::webhook_sink::WebhookSink;
 
 use process::{Fleet, Process};
 
@@ -139,6 +140,32 @@ async fn a_controller_by_its_own_name_and_flags() {
     let page = process.metrics().await;
     assert!(page.contains("controller_runtime_max_concurrent_reconciles{controller=\"gitrepository\"} 1"));
     assert_eq!(process.terminate().code(), Some(0));
+}
+
+/// Upstream's Deployments tell their controllers by variables where they are.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_environment_says_what_flags_do_not() {
+    let cluster = Cluster::real().await.unwrap();
+    let (fleet, elsewhere) = (Fleet::new(&cluster).await, Fleet::new(&cluster).await);
+    elsewhere.git_repository("fleet").await;
+    let sink = WebhookSink::start().unwrap();
+    let events = [format!("EVENTS_ADDR={}", sink.url())];
+    let mut process = Process::start_by_environment(&fleet, "source-controller", &events);
+    fleet.git_repository("fleet").await;
+    let object = fleet.until(&GIT_REPOSITORY, "fleet", "True").await;
+    let artifact = &object["status"]["artifact"];
+    let path = artifact["path"].as_str().unwrap();
+    assert_eq!(artifact["url"], format!("http://{}/{path}", process.storage()));
+    assert!(process.folder().join(path).exists(), "{path}");
+    let told = sink.await_request("tells of the artifact", |request| {
+        request.json().is_ok_and(|event| event["reason"] == "NewArtifact")
+    });
+    told.await.unwrap();
+    assert!(process.metrics().await.contains("gotk_reconcile_duration_seconds_count"));
+    // RUNTIME_NAMESPACE is the only one that is looked at.
+    let other = elsewhere.get(&GIT_REPOSITORY, "fleet").await;
+    assert!(other["metadata"].get("finalizers").is_none(), "{other}");
+    assert_eq!(process.terminate().code(), Some(0), "{}", process.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]

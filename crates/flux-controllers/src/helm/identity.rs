@@ -71,6 +71,7 @@ impl Context {
             namespace: Object::namespace(object),
             account: object.spec.service_account_name.as_deref(),
             kube_config: object.spec.kube_config.as_ref(),
+            on_login: None,
         };
         let cluster = asking.cluster().await?;
         let version = match object.spec.kube_config {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use flux_api::meta::KubeConfigReference;
 use flux_api::secret::SecretString;
 use flux_apply::Cluster;
-use flux_remote::cloud::{Account, Cloud, ClusterPlace, Environment, Provider};
+use flux_remote::cloud::{Account, CacheEvent, Cloud, ClusterPlace, Environment, Provider};
 use flux_remote::transport::Transport;
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -105,7 +105,11 @@ impl Asking<'_> {
         let refused = |problem: String| NoIdentity::Refused(format!("the kubeConfig {what}: {problem}"));
         let login = Login::read(map.data.unwrap_or_default(), self.options).map_err(refused)?;
         let cached = format!("{what} {version} {}", login.account.as_deref().unwrap_or_default());
-        if let Some(cluster) = self.known.get(&cached) {
+        let known = self.known.get(&cached);
+        if let Some(heard) = self.on_login {
+            heard(if known.is_some() { CacheEvent::Hit } else { CacheEvent::Miss });
+        }
+        if let Some(cluster) = known {
             return Ok(cluster);
         }
         let (file, used) = self.log_in(&login).await?;
@@ -422,6 +426,7 @@ mod tests {
             namespace: "team",
             account: None,
             kube_config: None,
+            on_login: None,
         };
         let log_in = async |pairs: &[(&str, &str)]| {
             let mut data: BTreeMap<String, String> =

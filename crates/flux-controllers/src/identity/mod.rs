@@ -7,6 +7,7 @@ pub use kubeconfig::Clusters;
 
 use flux_api::meta::KubeConfigReference;
 use flux_apply::Cluster;
+use flux_remote::cloud::CacheEvent;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::{Api, Client};
 
@@ -53,6 +54,8 @@ pub struct Asking<'a> {
     /// `spec.serviceAccountName` as it is written: blank is not the same as absent.
     pub account: Option<&'a str>,
     pub kube_config: Option<&'a KubeConfigReference>,
+    /// Hears whether a login to another cluster was at hand.
+    pub on_login: Option<&'a (dyn Fn(CacheEvent) + Send + Sync)>,
 }
 
 impl Asking<'_> {

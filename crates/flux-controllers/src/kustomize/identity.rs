@@ -11,7 +11,10 @@ pub(super) use crate::identity::NoIdentity;
 
 /// The cluster that the Kustomization means, as its account sees it.
 pub(super) async fn cluster(run: &Run<'_>) -> Result<Cluster, NoIdentity> {
-    asking(run, &options(run)).cluster().await
+    let count = |event| run.ctx.identity.count_in("fetch_kubeconfig", run.asker(), event);
+    let options = options(run);
+    let asking = Asking { on_login: Some(&count), ..asking(run, &options) };
+    asking.cluster().await
 }
 
 /// This cluster as the account sees it, wherever the Kustomization applies to.
@@ -40,5 +43,6 @@ fn asking<'a>(run: &'a Run<'_>, options: &'a Options) -> Asking<'a> {
         namespace: run.namespace(),
         account: run.raw.data.pointer("/spec/serviceAccountName").and_then(Value::as_str),
         kube_config: run.object.spec.kube_config.as_ref(),
+        on_login: None,
     }
 }

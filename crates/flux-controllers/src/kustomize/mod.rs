@@ -53,8 +53,8 @@ pub struct Context {
     pub fetcher: Fetcher,
     pub events: Events,
     pub cluster: flux_apply::Cluster,
-    /// Identities of clouds, for key services.
-    pub cloud: flux_remote::cloud::Cloud,
+    /// Who we and our objects are at clouds, for key services.
+    pub identity: crate::source::cloud::CloudIdentity,
     pub options: Options,
     pub memory: Memory,
 }

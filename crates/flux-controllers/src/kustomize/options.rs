@@ -43,6 +43,9 @@ pub struct Options {
     /// Allow kubeconfig files to switch off certificate checks.
     pub insecure_kubeconfig_tls: bool,
     pub gates: Gates,
+    /// Tokens kept in memory; none when zero.
+    pub token_cache_max_size: usize,
+    pub token_cache_max_duration: Duration,
     /// Watch what was applied, so that what others do to it is noticed at once.
     pub watch_drift: bool,
     /// Hold a prune that would delete more than this share of the inventory, in percent.
@@ -85,6 +88,8 @@ impl Default for Options {
             insecure_kubeconfig_exec: false,
             insecure_kubeconfig_tls: false,
             gates: Gates::default(),
+            token_cache_max_size: 100,
+            token_cache_max_duration: Duration::from_secs(3600),
             watch_drift: true,
             prune_brake_percent: None,
             upstream_only: false,

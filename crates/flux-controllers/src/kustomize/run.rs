@@ -8,7 +8,7 @@ use flux_api::Object;
 use flux_api::artifact::Artifact;
 use flux_api::duration::GoDuration;
 use flux_api::kinds::{self, Kind};
-use flux_api::kustomize::{Kustomization, KustomizationStatus};
+use flux_api::kustomize::{Kustomization, KustomizationSpec, KustomizationStatus};
 use flux_api::meta::{Inventory as StatusInventory, InventoryEntry};
 use flux_api::names::RECONCILE_REQUEST;
 use flux_api::time::Time;
@@ -23,6 +23,7 @@ use super::Context;
 use super::history::{self, Outcome};
 use crate::reconcile::events::Happening;
 use crate::reconcile::{Conditions, ObjectKey, Severity, Worker, status};
+use crate::source::cloud::Asker;
 
 pub(super) const KIND: &Kind = &kinds::KUSTOMIZATION;
 pub(super) const STATUS_MANAGER: &str = "gotk-kustomize-controller";
@@ -49,6 +50,11 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
+    /// Under whose name tokens are counted.
+    pub(super) fn asker(&self) -> Asker<'a> {
+        Asker { kind: KIND.kind, namespace: Object::namespace(self.object), name: Object::name(self.object) }
+    }
+
     pub(super) fn new(
         ctx: &'a Context,
         raw: &'a DynamicObject,
@@ -80,13 +86,11 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn retry(&self) -> GoDuration {
-        self.object.spec.retry_interval.unwrap_or(self.object.spec.interval)
+        retry(&self.object.spec)
     }
 
     pub(super) fn timeout(&self) -> Duration {
-        let spec = &self.object.spec;
-        let derived = || spec.interval.to_std().saturating_sub(Duration::from_secs(30));
-        spec.timeout.map_or_else(derived, GoDuration::to_std).max(LEAST_TIMEOUT)
+        timeout(&self.object.spec)
     }
 
     pub(super) fn owner(&self) -> Owner {
@@ -195,7 +199,43 @@ impl<'a> Run<'a> {
     }
 }
 
+/// How soon a failed run is tried again.
+fn retry(spec: &KustomizationSpec) -> GoDuration {
+    spec.retry_interval.unwrap_or(spec.interval)
+}
+
+/// How long a run may wait for health or for an end: as the spec says, else a little less than the interval, and never
+/// so little that nothing could come up.
+fn timeout(spec: &KustomizationSpec) -> Duration {
+    let derived = || spec.interval.to_std().saturating_sub(Duration::from_secs(30));
+    spec.timeout.map_or_else(derived, GoDuration::to_std).max(LEAST_TIMEOUT)
+}
+
 /// How long something took, in milliseconds: nobody reads more.
 pub(super) fn since(start: Instant) -> GoDuration {
     GoDuration::from(Duration::from_millis(u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn spec(more: Value) -> KustomizationSpec {
+        let mut spec =
+            json!({ "interval": "10m", "prune": true, "sourceRef": { "kind": "Bucket", "name": "b" } });
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serde_json::from_value(spec).unwrap()
+    }
+
+    #[test]
+    fn what_a_spec_leaves_out_follows_from_its_interval() {
+        let seconds =
+            |more: Value| (timeout(&spec(more.clone())).as_secs(), retry(&spec(more)).to_std().as_secs());
+        assert_eq!(seconds(json!({})), (570, 600));
+        assert_eq!(seconds(json!({ "timeout": "2m", "retryInterval": "1m" })), (120, 60));
+        assert_eq!(seconds(json!({ "timeout": "1s" })), (30, 600), "nothing comes up in less");
+        assert_eq!(seconds(json!({ "interval": "40s" })), (30, 40));
+        assert_eq!(seconds(json!({ "interval": "10s" })), (30, 10));
+    }
 }

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
+use flux_remote::cloud::CacheCounts;
+
 /// A metric: its name, what it means, and the labels its series differ in.
 pub struct Family {
     pub name: &'static str,
@@ -289,6 +291,7 @@ impl Metrics {
         for collector in self.0.collectors.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             collector(&mut page);
         }
+        page.tell_of_tokens();
         for recorded in self.0.recorded.lock().unwrap_or_else(PoisonError::into_inner).values() {
             for (labels, value) in &recorded.series {
                 let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
@@ -323,16 +326,23 @@ impl Metrics {
 #[derive(Default)]
 pub struct Page {
     families: BTreeMap<&'static str, (&'static Family, String)>,
-}
-
-/// What a cache of tokens says about itself; every request succeeds, found or not, as upstream counts them.
-pub fn tell_of_tokens(page: &mut Page, counts: flux_remote::cloud::CacheCounts) {
-    page.number(&TOKENS_CACHED, &[], counts.items as f64);
-    page.number(&TOKEN_CACHE_EVICTIONS, &[], counts.evictions as f64);
-    page.number(&TOKEN_CACHE_REQUESTS, &["success"], (counts.hits + counts.misses) as f64);
+    tokens: Option<CacheCounts>,
 }
 
 impl Page {
+    /// What a cache of tokens says about itself. Each controller has its own; the page tells of them together.
+    pub fn tokens(&mut self, counts: CacheCounts) {
+        self.tokens = Some(self.tokens.unwrap_or_default() + counts);
+    }
+
+    /// Every request succeeds, found or not, as upstream counts them.
+    fn tell_of_tokens(&mut self) {
+        let Some(counts) = self.tokens else { return };
+        self.number(&TOKENS_CACHED, &[], counts.items as f64);
+        self.number(&TOKEN_CACHE_EVICTIONS, &[], counts.evictions as f64);
+        self.number(&TOKEN_CACHE_REQUESTS, &["success"], (counts.hits + counts.misses) as f64);
+    }
+
     pub fn number(&mut self, family: &'static Family, labels: &[&str], number: f64) {
         self.value(family, labels, &Value::Number(number));
     }
@@ -410,6 +420,32 @@ mod tests {
                 "gotk_suspend_status{kind=\"Kustomization\",name=\"a\\\"b\",namespace=\"apps\"} 1\n"
             )
         );
+    }
+
+    #[test]
+    fn tokens_of_several_controllers_are_told_of_together() {
+        let metrics = Metrics::default();
+        assert!(!metrics.page().contains("gotk_token"));
+        for (hits, items) in [(3, 1), (4, 2)] {
+            let counts = CacheCounts { hits, misses: 1, evictions: 5, items };
+            metrics.collect(move |page| page.tokens(counts));
+        }
+        let page = metrics.page();
+        for line in [
+            "gotk_token_cached_items 3\n",
+            "gotk_token_cache_evictions_total 10\n",
+            "gotk_token_cache_requests_total{status=\"success\"} 9\n",
+        ] {
+            assert!(page.contains(line), "{line} is missing in\n{page}");
+        }
+        // Whatever it was asked for in, what was counted goes with the object.
+        for operation in [TOKEN_OPERATION, "decrypt_with_aws"] {
+            let labels = ["cache_hit", "Kustomization", "apps", "flux-system", operation];
+            metrics.add(&TOKEN_CACHE_EVENTS, &labels, 1.0);
+        }
+        assert_eq!(metrics.page().matches("gotk_token_cache_events_total{").count(), 2);
+        metrics.forget(&TOKEN_CACHE_EVENTS, &["cache_hit", "Kustomization", "apps", "flux-system"]);
+        assert_eq!(metrics.page().matches("gotk_token_cache_events_total{").count(), 0);
     }
 
     #[test]

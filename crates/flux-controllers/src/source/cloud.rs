@@ -14,6 +14,9 @@ use kube::{Api, Client};
 
 use crate::reconcile::{Metrics, metrics};
 
+/// As upstream tells a tenant that its namespace lacks the account it is held to.
+const NO_DEFAULT_ACCOUNT: &str = "the specified default service account does not exist in the object namespace. your cluster is subject to multi-tenant workload identity lockdown, reach out to your cluster administrator for help";
+
 /// Who a controller is at clouds.
 #[derive(Clone)]
 pub struct CloudIdentity {
@@ -37,11 +40,16 @@ pub struct Asker<'a> {
 
 impl CloudIdentity {
     pub fn count(&self, asker: Asker<'_>, event: CacheEvent) {
+        self.count_in(metrics::TOKEN_OPERATION, asker, event);
+    }
+
+    /// The same for what tokens are asked for in other operations than a plain reconcile.
+    pub fn count_in(&self, operation: &str, asker: Asker<'_>, event: CacheEvent) {
         let event = match event {
             CacheEvent::Hit => "cache_hit",
             CacheEvent::Miss => "cache_miss",
         };
-        let labels = [event, asker.kind, asker.name, asker.namespace, metrics::TOKEN_OPERATION];
+        let labels = [event, asker.kind, asker.name, asker.namespace, operation];
         self.metrics.add(&metrics::TOKEN_CACHE_EVENTS, &labels, 1.0);
     }
 
@@ -53,13 +61,19 @@ impl CloudIdentity {
         name: Option<&str>,
         transport: &Transport,
     ) -> Result<Option<Account>, String> {
+        let named = name.is_some();
         let name = name.or(self.default_service_account.as_deref());
         let Some(name) = name.filter(|_| self.object_level) else {
             return Ok(None);
         };
         let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
-        let failed =
-            |error: kube::Error| format!("failed to get service account '{namespace}/{name}': {error}");
+        let failed = |error: kube::Error| {
+            let cause = match error {
+                kube::Error::Api(answer) if answer.code == 404 && !named => NO_DEFAULT_ACCOUNT.to_owned(),
+                error => error.to_string(),
+            };
+            format!("failed to get service account '{namespace}/{name}': {cause}")
+        };
         let object = api.get(name).await.map_err(failed)?;
         let annotations = object.metadata.annotations.unwrap_or_default();
         let audience = self
@@ -82,5 +96,47 @@ impl CloudIdentity {
             annotations,
             token: SecretString::new(token),
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use flux_remote::cloud::Environment;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_default_account_that_is_missing_is_told_as_the_lock_down_it_is() {
+        let nothing_there = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            let problem = json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404,
+                "message": "serviceaccounts not found",
+            });
+            let body = kube::client::Body::from(problem.to_string().into_bytes());
+            let mut answer = http::Response::new(body);
+            *answer.status_mut() = http::StatusCode::NOT_FOUND;
+            Ok::<_, std::io::Error>(answer)
+        });
+        let environment = Environment::for_tests(&[], "http://127.0.0.1:1");
+        let identity = CloudIdentity {
+            client: Client::new(nothing_there, "default"),
+            cloud: Arc::new(Cloud::new(environment, 1, Duration::from_secs(1))),
+            default_service_account: Some("tenant".to_owned()),
+            object_level: true,
+            metrics: Metrics::default(),
+        };
+        let transport = Transport::default();
+        let problem = async |name: Option<&str>| {
+            let account = identity.account("apps", Provider::Azure, name, &transport).await;
+            account.err().unwrap_or_default()
+        };
+        let default = problem(None).await;
+        assert!(default.starts_with("failed to get service account 'apps/tenant': "), "{default}");
+        assert!(default.ends_with(NO_DEFAULT_ACCOUNT), "{default}");
+        let named = problem(Some("own")).await;
+        assert!(named.contains("'apps/own'") && !named.contains("lockdown"), "{named}");
     }
 }

@@ -251,9 +251,22 @@ impl Cloud {
         transport: &Transport,
         now: Timestamp,
     ) -> Result<SecretString, Error> {
+        let found = self.token_with_event(provider, scope, account, transport, now).await;
+        found.map(|(token, _)| token)
+    }
+
+    /// The same, and whether it was at hand.
+    pub async fn token_with_event(
+        &self,
+        provider: Provider,
+        scope: &str,
+        account: Option<&Account>,
+        transport: &Transport,
+        now: Timestamp,
+    ) -> Result<(SecretString, CacheEvent), Error> {
         let key = cache_key(provider, scope, account, transport);
         if let Some(known) = self.tokens.get(&key, now) {
-            return Ok(known);
+            return Ok((known, CacheEvent::Hit));
         }
         let env = &self.environment;
         let token = match provider {
@@ -264,7 +277,17 @@ impl Cloud {
             }
         };
         self.tokens.put(key, token.value.clone(), token.expires, now);
-        Ok(token.value)
+        Ok((token.value, CacheEvent::Miss))
+    }
+
+    /// A token that was kept under a name of the caller's.
+    pub fn kept(&self, name: &str, now: Timestamp) -> Option<SecretString> {
+        self.tokens.get(name, now)
+    }
+
+    /// Keeps a token that nobody here asked for (a GitHub App's) among the others, within the same limits.
+    pub fn keep(&self, name: String, token: SecretString, expires: Timestamp, now: Timestamp) {
+        self.tokens.put(name, token, expires, now);
     }
 
     /// Where the event hubs of the Azure that we run in are: those of China and of the US government are apart.

@@ -179,7 +179,13 @@ pub(crate) fn short(controller: Controller) -> &'static str {
 
 /// Means one thing in one controller and another in the rest, so `flux serve` takes it only with a prefix.
 pub(crate) fn is_ambiguous(controller: Controller, flag: &str) -> bool {
-    controller == Controller::Notification && flag == "events-addr"
+    match flag {
+        // Where the others send, this one listens.
+        "events-addr" => controller == Controller::Notification,
+        // An account to act as in the cluster; elsewhere, one to be at a cloud.
+        "default-service-account" => !matches!(controller, Controller::Kustomize | Controller::Helm),
+        _ => false,
+    }
 }
 
 /// The words of a command line without the program's name; under the name of a controller the program is that
@@ -281,6 +287,98 @@ mod tests {
                     assert!(flag.name != other.name || same, "--{}", flag.name);
                     assert!(!matches!(flag.shape, Shape::Checked(_)), "--{}", flag.name);
                 }
+            }
+        }
+    }
+
+    const EVERYWHERE: &str = "metrics-addr=:8080 health-addr=:9440 log-level=info log-encoding=json \
+        enable-leader-election=false leader-election-release-on-cancel=true leader-election-lease-duration=35s \
+        leader-election-renew-deadline=30s leader-election-retry-period=5s watch-all-namespaces=true \
+        kube-api-qps=50 kube-api-burst=300 min-retry-delay=750ms max-retry-delay=15m0s feature-gates= \
+        watch-configs-label-selector=reconcile.fluxcd.io/watch=Enabled";
+    const NOT_IN_NOTIFICATION: &str = "events-addr= watch-label-selector=";
+    const AT_CLOUDS: &str =
+        "token-cache-max-size=100 token-cache-max-duration=1h0m0s default-service-account=";
+    const APPLIERS: &str = "concurrent=4 requeue-dependency=30s http-retry=9 interval-jitter-percentage=5 \
+        no-cross-namespace-refs=false override-manager= insecure-kubeconfig-exec=false \
+        insecure-kubeconfig-tls=false default-kubeconfig-service-account=";
+    const ARTIFACTS: &str = "storage-path=/data storage-addr=:9090 storage-adv-addr= \
+        artifact-retention-ttl=1m0s artifact-retention-records=2 artifact-digest-algo=sha256 \
+        interval-jitter-percentage=5";
+    const SSH_ALGORITHMS: &str = "ssh-kex-algos= ssh-hostkey-algos=";
+    /// Those that Flux does not have.
+    const OURS: &str = "metrics-resource-info require-sops-mac no-drift-watch prune-brake-percent compat";
+
+    /// What the main functions of Flux 2.9 define, each flag with its default.
+    fn upstream(controller: Controller) -> Vec<&'static str> {
+        match controller {
+            Controller::Source => vec![
+                NOT_IN_NOTIFICATION,
+                AT_CLOUDS,
+                ARTIFACTS,
+                SSH_ALGORITHMS,
+                "concurrent=2 requeue-dependency=30s helm-index-max-size=52428800 \
+                 helm-chart-max-size=10485760 helm-chart-file-max-size=5242880 helm-cache-max-size=0 \
+                 helm-cache-ttl=15m helm-cache-purge-interval=1m",
+            ],
+            Controller::Kustomize => vec![
+                NOT_IN_NOTIFICATION,
+                AT_CLOUDS,
+                APPLIERS,
+                "concurrent-ssa=4 no-remote-bases=false default-decryption-service-account= \
+                 sops-age-secret= sops-vault-configmap= custom-apply-stage-kinds=",
+            ],
+            Controller::Helm => vec![
+                NOT_IN_NOTIFICATION,
+                AT_CLOUDS,
+                APPLIERS,
+                "graceful-shutdown-timeout=10m0s http-timeout=30s oom-watch-memory-threshold=95 \
+                 oom-watch-interval=500ms oom-watch-max-memory-path= oom-watch-current-memory-path= \
+                 snapshot-digest-algo=sha256",
+            ],
+            Controller::Notification => vec![
+                AT_CLOUDS,
+                "concurrent=4 events-addr=:9090 receiverAddr=:9292 rate-limit-interval=5m0s \
+                 export-http-path-metrics=false no-cross-namespace-refs=false",
+            ],
+            Controller::ImageReflector => vec![
+                NOT_IN_NOTIFICATION,
+                AT_CLOUDS,
+                "concurrent=4 requeue-dependency=30s no-cross-namespace-refs=false storage-path=/data \
+                 storage-value-log-file-size=268435456 storage-compression-threshold=64 gc-interval=10",
+            ],
+            Controller::ImageAutomation => vec![
+                NOT_IN_NOTIFICATION,
+                AT_CLOUDS,
+                SSH_ALGORITHMS,
+                "concurrent=4 no-cross-namespace-refs=false",
+            ],
+            Controller::SourceWatcher => vec![
+                NOT_IN_NOTIFICATION,
+                ARTIFACTS,
+                "concurrent=10 http-retry=9 reconciliation-timeout=10m0s requeue-dependency=5s \
+                 no-cross-namespace-refs=false",
+            ],
+        }
+    }
+
+    #[test]
+    fn each_controller_has_upstreams_flags_with_upstreams_defaults_and_no_others() {
+        for controller in Controller::ALL {
+            let row = rows().iter().find(|row| row.path == format!("serve {controller}")).unwrap();
+            let mut wanted = std::collections::BTreeMap::new();
+            for text in upstream(*controller).into_iter().chain([EVERYWHERE]) {
+                wanted.extend(text.split_whitespace().filter_map(|flag| flag.split_once('=')));
+            }
+            for (name, default) in &wanted {
+                let own = row.flags.iter().chain(super::super::flag::GLOBAL);
+                let flag = own.into_iter().find(|flag| flag.name == *name);
+                let flag = flag.unwrap_or_else(|| panic!("{controller} lacks --{name}"));
+                assert_eq!(flag.default, *default, "--{name} of {controller}");
+            }
+            for flag in row.flags {
+                let known = wanted.contains_key(flag.name) || OURS.split(' ').any(|ours| ours == flag.name);
+                assert!(known, "{controller} has a flag --{} of its own", flag.name);
             }
         }
     }

@@ -94,6 +94,14 @@ pub struct Process {
     folder: tempfile::TempDir,
     health: SocketAddr,
     metrics: SocketAddr,
+    storage: SocketAddr,
+}
+
+/// How a process is told where its listeners and its storage are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Flags,
+    Environment,
 }
 
 impl Process {
@@ -103,23 +111,37 @@ impl Process {
 
     /// `flux serve <controller>`.
     pub fn start_as(fleet: &Fleet, controller: &str, flags: &[&str]) -> Self {
+        Self::run(fleet, controller, By::Flags, &[], flags)
+    }
+
+    /// The same, with what upstream also reads from the environment told by it.
+    pub fn start_by_environment(fleet: &Fleet, controller: &str, variables: &[String]) -> Self {
+        Self::run(fleet, controller, By::Environment, variables, &[])
+    }
+
+    fn run(fleet: &Fleet, controller: &str, by: By, variables: &[String], flags: &[&str]) -> Self {
         let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let (health, metrics, storage) = (free(), free(), free());
         let kubeconfig = fleet.cluster.kubeconfig_path().display();
-        let mut arguments = vec![
-            format!("RUNTIME_NAMESPACE={}", fleet.namespace.name()),
-            format!("KUBECONFIG={kubeconfig}"),
-            env!("CARGO_BIN_EXE_flux").to_owned(),
-            "serve".to_owned(),
-        ];
+        let mut arguments =
+            vec![format!("RUNTIME_NAMESPACE={}", fleet.namespace.name()), format!("KUBECONFIG={kubeconfig}")];
+        arguments.extend_from_slice(variables);
+        if by == By::Environment {
+            arguments.extend([
+                format!("METRICS_ADDR={metrics}"),
+                format!("STORAGE_PATH={}", folder.path().display()),
+                format!("STORAGE_ADDRESS={storage}"),
+                format!("STORAGE_ADV_ADDR={storage}"),
+            ]);
+        }
+        arguments.extend([env!("CARGO_BIN_EXE_flux").to_owned(), "serve".to_owned()]);
         arguments.extend(Some(controller.to_owned()).filter(|name| !name.is_empty()));
-        arguments.extend([
-            "--watch-all-namespaces=false".to_owned(),
-            format!("--health-addr={health}"),
-            format!("--metrics-addr={metrics}"),
-        ]);
-        if !flags.contains(&"--controllers=kustomize") {
+        arguments.extend(["--watch-all-namespaces=false".to_owned(), format!("--health-addr={health}")]);
+        if by == By::Flags {
+            arguments.push(format!("--metrics-addr={metrics}"));
+        }
+        if by == By::Flags && !flags.contains(&"--controllers=kustomize") {
             arguments.push(format!("--storage-path={}", folder.path().display()));
             arguments.push(format!("--storage-addr={storage}"));
             arguments.push(format!("--storage-adv-addr={storage}"));
@@ -127,7 +149,17 @@ impl Process {
         arguments.extend(flags.iter().map(|flag| (*flag).to_owned()));
         let log = folder.path().join("log");
         let running = Supervised::start(Path::new("/usr/bin/env"), arguments, &log).unwrap();
-        Self { running, folder, health, metrics }
+        Self { running, folder, health, metrics, storage }
+    }
+
+    /// Where artifacts are served.
+    pub fn storage(&self) -> SocketAddr {
+        self.storage
+    }
+
+    /// Where they are kept.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Waits until a probe answers so.

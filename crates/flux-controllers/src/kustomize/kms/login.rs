@@ -2,7 +2,7 @@
 //! this pod. And logins to Vault with a token of that account, at the places that a ConfigMap allows.
 
 use flux_api::secret::SecretString;
-use flux_remote::cloud::{Account, Provider};
+use flux_remote::cloud::{self, Account, CacheEvent, Provider};
 use flux_remote::transport::Transport;
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -38,33 +38,42 @@ async fn account_token(run: &Run<'_>, name: &str, audience: String) -> Result<Se
 }
 
 async fn account(run: &Run<'_>, provider: Provider) -> Result<Option<Account>, String> {
-    let Some(name) = account_name(run) else { return Ok(None) };
-    let api: Api<ServiceAccount> = Api::namespaced(run.ctx.client.clone(), run.namespace());
-    let found = api.get(&name).await.map_err(|error| {
-        format!("the ServiceAccount '{}/{name}' cannot be read: {}", run.namespace(), short(&error))
-    })?;
-    let annotations = found.metadata.annotations.unwrap_or_default();
-    let audience = run.ctx.cloud.audience(provider, &annotations, &Transport::default()).await;
-    let audience = audience.map_err(|error| error.to_string())?;
-    let token = account_token(run, &name, audience).await?;
-    Ok(Some(Account { namespace: run.namespace().to_owned(), name, annotations, token }))
+    let named = run.object.spec.decryption.as_ref().and_then(|one| one.service_account_name.as_deref());
+    run.ctx.identity.account(run.namespace(), provider, named, &Transport::default()).await
+}
+
+/// What was asked of a cloud, counted under upstream's name for it; what failed was not at hand either.
+fn counted<T>(
+    run: &Run<'_>,
+    operation: &str,
+    asked: Result<(T, CacheEvent), cloud::Error>,
+) -> Result<T, String> {
+    let event = asked.as_ref().map_or(CacheEvent::Miss, |(_, event)| *event);
+    run.ctx.identity.count_in(operation, run.asker(), event);
+    asked.map(|(value, _)| value).map_err(|error| error.to_string())
 }
 
 /// Keys for AWS in the region of the key.
 pub(super) async fn aws_keys(run: &Run<'_>, region: &str) -> Result<aws::Credentials, String> {
     let account = account(run, Provider::Aws).await?;
     let transport = Transport::default();
-    let keys =
-        run.ctx.cloud.aws_keys(Some(region), None, account.as_ref(), &transport, Timestamp::now()).await;
-    keys.map(|(keys, _)| aws::Credentials::from(keys)).map_err(|error| error.to_string())
+    let cloud = &run.ctx.identity.cloud;
+    let keys = cloud.aws_keys(Some(region), None, account.as_ref(), &transport, Timestamp::now()).await;
+    counted(run, "decrypt_with_aws", keys).map(aws::Credentials::from)
 }
 
 /// A token of Azure or Google for `scope`.
 pub(super) async fn token(run: &Run<'_>, provider: Provider, scope: &str) -> Result<String, String> {
     let account = account(run, provider).await?;
     let transport = Transport::default();
-    let token = run.ctx.cloud.token(provider, scope, account.as_ref(), &transport, Timestamp::now()).await;
-    token.map(|token| token.expose().to_owned()).map_err(|error| error.to_string())
+    let operation = match provider {
+        Provider::Aws => "decrypt_with_aws",
+        Provider::Azure => "decrypt_with_azure",
+        Provider::Gcp => "decrypt_with_gcp",
+    };
+    let (cloud, now) = (&run.ctx.identity.cloud, Timestamp::now());
+    let token = cloud.token_with_event(provider, scope, account.as_ref(), &transport, now).await;
+    counted(run, operation, token).map(|token| token.expose().to_owned())
 }
 
 /// A token of the Vault at `address`, for a token of the account. Only where the flag's ConfigMap says so: an address in a
@@ -88,6 +97,8 @@ pub(super) async fn vault_token(
     let text = map.data.and_then(|mut data| data.remove(CONFIG));
     let text = text.ok_or_else(|| format!("{place} has no key {CONFIG}"))?;
     let path = login_path(&text, address).map_err(|problem| format!("{place}: {problem}"))?;
+    // Its tokens are not kept: each is asked for anew.
+    run.ctx.identity.count_in("decrypt_with_vault", run.asker(), CacheEvent::Miss);
     let jwt = account_token(run, &account, address.to_owned()).await?;
     log_in(http, address, &path, jwt.expose()).await
 }

@@ -268,6 +268,7 @@ async fn target(object: &HelmRelease, session: &Session) -> Result<Target, CliEr
         namespace: object.namespace(),
         account: None,
         kube_config: object.spec.kube_config.as_ref(),
+        on_login: None,
     };
     let cluster = asking.cluster().await;
     let cluster =

@@ -16,12 +16,13 @@ pub(super) fn listen(flag: &str, text: &str) -> Result<SocketAddr, CliError> {
     }
 }
 
-/// How others reach the listener, as upstream derives it; `None` where the port is not known yet.
-pub(super) fn advertised(text: &str, port: u16) -> Option<String> {
+/// How others reach the listener, as upstream derives it; `None` where the port is not known yet. `hostname` is this
+/// machine's, as its environment has it.
+pub(super) fn advertised(text: &str, port: u16, hostname: Option<&str>) -> Option<String> {
     let (host, _) = text.rsplit_once(':')?;
     let host = match host {
         "" => "localhost".to_owned(),
-        "0.0.0.0" => std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty())?,
+        "0.0.0.0" => hostname.filter(|name| !name.is_empty())?.to_owned(),
         host => host.to_owned(),
     };
     (port != 0).then(|| format!("{host}:{port}"))
@@ -51,8 +52,11 @@ mod tests {
         for wrong in ["", "9090", ":x", "host:99999"] {
             assert!(listen("a", wrong).is_err(), "{wrong}");
         }
+        let advertised = |text, port| advertised(text, port, Some("source-controller-0"));
         assert_eq!(advertised(":9090", 9090).as_deref(), Some("localhost:9090"));
+        assert_eq!(advertised("0.0.0.0:9090", 9090).as_deref(), Some("source-controller-0:9090"));
         assert_eq!(advertised("source.flux-system:9090", 9090).as_deref(), Some("source.flux-system:9090"));
+        assert_eq!(advertised(":0", 0), None, "nobody knows the port yet");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::error::{CliError, fail};
 use crate::tree::{Invocation, serve};
 
 /// Flags of controllers that run, which nothing here reads yet: given, they are reported.
-const WITHOUT_EFFECT: &[&str] = &["storage-value-log-file-size"];
+const WITHOUT_EFFECT: &[&str] = &["storage-value-log-file-size", "reconciliation-timeout"];
 
 /// The flags of one process, as one controller sees them.
 #[derive(Clone, Copy)]
@@ -142,8 +142,9 @@ pub(super) fn options(run: &Invocation) -> Result<ManagerOptions, CliError> {
     options.election = election(run)?;
     options.kube_api = Limits { qps: real(run, "kube-api-qps")?, burst: real(run, "kube-api-burst")? };
     options.resource_info = run.is("metrics-resource-info");
-    options.storage_adv_addr =
-        flags.some("storage-adv-addr").or_else(|| address::advertised(&storage_addr, listen.port()));
+    let hostname = std::env::var("HOSTNAME").ok();
+    let derived = || address::advertised(&storage_addr, listen.port(), hostname.as_deref());
+    options.storage_adv_addr = flags.some("storage-adv-addr").or_else(derived);
     if let Some(ttl) = flags.some("artifact-retention-ttl") {
         options.artifact_retention_ttl = duration("artifact-retention-ttl", &ttl)?;
         options.artifact_retention_records = flags.number("artifact-retention-records")?;
@@ -164,12 +165,8 @@ pub(super) fn options(run: &Invocation) -> Result<ManagerOptions, CliError> {
         let flags = Flags::new(run, controller);
         match controller {
             Controller::Source => options.source = source(&flags)?,
-            Controller::Kustomize => {
-                options.http_retry = flags.number("http-retry")?;
-                options.kustomize = kustomize(&flags)?;
-            }
+            Controller::Kustomize => options.kustomize = kustomize(&flags)?,
             Controller::Helm => {
-                options.http_retry = flags.number("http-retry")?;
                 options.helm = helm(&flags)?;
                 options.stop_within = flags.duration("graceful-shutdown-timeout")?;
             }
@@ -187,7 +184,6 @@ pub(super) fn options(run: &Invocation) -> Result<ManagerOptions, CliError> {
             }
             Controller::ImageReflector => options.reflector = reflector(&flags)?,
             Controller::SourceWatcher => {
-                options.http_retry = flags.number("http-retry")?;
                 options.watcher = watcher::Options {
                     no_cross_namespace_refs: flags.is("no-cross-namespace-refs"),
                     requeue_dependency: flags.duration("requeue-dependency")?,
@@ -298,8 +294,34 @@ fn check_shared_gates(run: &Invocation, controllers: &BTreeSet<Controller>) -> R
     Ok(())
 }
 
+/// A default account for clouds needs the gate, as upstream has it: without, it would mean nothing, and whoever gave it
+/// believes that tenants are held to it.
+fn check_default_accounts(flags: &Flags<'_>, gates: &FeatureGates) -> Result<(), CliError> {
+    const GATE: &str = "ObjectLevelWorkloadIdentity";
+    let accounts: &[&str] = match flags.controller {
+        Controller::Source
+        | Controller::Notification
+        | Controller::ImageReflector
+        | Controller::ImageAutomation => &["default-service-account"],
+        Controller::Kustomize => {
+            &["default-decryption-service-account", "default-kubeconfig-service-account"]
+        }
+        Controller::Helm => &["default-kubeconfig-service-account"],
+        Controller::SourceWatcher => &[],
+    };
+    match accounts.iter().find(|flag| flags.some(flag).is_some()) {
+        Some(flag) if !gates.is(GATE) => Err(fail!(
+            "--{flag}: cannot set default service accounts when the feature gate {GATE} is not enabled"
+        )),
+        _ => Ok(()),
+    }
+}
+
 fn tuning(flags: &Flags<'_>) -> Result<Tuning, CliError> {
     let controller = flags.controller;
+    let gates = FeatureGates::with(controller, &flags.list("feature-gates"));
+    let gates = gates.map_err(|error| fail!("{error}"))?;
+    check_default_accounts(flags, &gates)?;
     let selector = flags.some("watch-label-selector");
     let configs = flags.text("watch-configs-label-selector");
     for text in selector.iter().chain([&configs]) {
@@ -320,8 +342,8 @@ fn tuning(flags: &Flags<'_>) -> Result<Tuning, CliError> {
         jitter_percent,
         watch_label_selector: selector,
         watch_configs_label_selector: configs,
-        gates: FeatureGates::with(controller, &flags.list("feature-gates"))
-            .map_err(|error| fail!("{error}"))?,
+        gates,
+        http_retry: flags.some("http-retry").map_or(Ok(0), |_| flags.number("http-retry"))?,
         resource_info: flags.run.is("metrics-resource-info"),
     })
 }
@@ -373,6 +395,8 @@ fn kustomize(flags: &Flags<'_>) -> Result<kustomize::Options, CliError> {
         insecure_kubeconfig_exec: flags.is("insecure-kubeconfig-exec"),
         insecure_kubeconfig_tls: flags.is("insecure-kubeconfig-tls"),
         gates: kustomize::Gates::from_features(&gates),
+        token_cache_max_size: flags.number("token-cache-max-size")?,
+        token_cache_max_duration: flags.duration("token-cache-max-duration")?,
         watch_drift: !flags.is("no-drift-watch"),
         prune_brake_percent: brake_percent(&flags.text("prune-brake-percent"))?,
         upstream_only: upstream_only(&flags.text("compat"))?,
@@ -494,6 +518,10 @@ mod tests {
             (options.tuned[&Controller::Source].concurrent, options.tuned[&Controller::Kustomize].concurrent),
             (2, 4)
         );
+        let options = of("serve --kustomize-http-retry=3");
+        let retries = |controller| options.tuned[&controller].http_retry;
+        assert_eq!((retries(Controller::Kustomize), retries(Controller::Helm)), (3, 9));
+        assert_eq!(retries(Controller::SourceWatcher), 9);
     }
 
     #[test]
@@ -528,7 +556,8 @@ mod tests {
     fn the_image_reflector_takes_its_own_flags() {
         let options = of(
             "serve image-reflector-controller --storage-path=/tmp/images --gc-interval=5 --requeue-dependency=3s \
-             --storage-compression-threshold=1 --no-cross-namespace-refs --default-service-account=sa",
+             --storage-compression-threshold=1 --no-cross-namespace-refs --default-service-account=sa \
+             --feature-gates=ObjectLevelWorkloadIdentity=true",
         );
         assert_eq!(options.controllers, BTreeSet::from([Controller::ImageReflector]));
         assert_eq!(options.storage_path, PathBuf::from("/tmp/images"));
@@ -580,6 +609,38 @@ mod tests {
             "serve --controllers=source --storage-path=/tmp --feature-gates=GroupChangeLog=true",
         ));
         assert!(error.unwrap_err().to_string().contains("'GroupChangeLog' not supported"));
+    }
+
+    #[test]
+    fn an_account_for_clouds_needs_its_gate_and_is_not_the_one_to_act_as() {
+        let refused = |text: &str| super::options(&run(text)).unwrap_err().to_string();
+        for text in [
+            "serve source-controller --storage-path=/tmp --default-service-account=sa",
+            "serve --storage-path=/tmp --source-default-service-account=sa",
+            "serve notification-controller --default-service-account=sa",
+            "serve kustomize-controller --default-decryption-service-account=sa",
+            "serve kustomize-controller --default-kubeconfig-service-account=sa",
+            "serve helm-controller --default-kubeconfig-service-account=sa",
+        ] {
+            let problem = refused(text);
+            assert!(problem.contains("ObjectLevelWorkloadIdentity is not enabled"), "{text}: {problem}");
+            let allowed = format!("{text} --feature-gates=ObjectLevelWorkloadIdentity=true");
+            assert!(super::options(&run(&allowed)).is_ok(), "{text}");
+        }
+        // In one process it is the account to act as, which needs no gate and says nothing about clouds.
+        let options = of("serve --default-service-account=tenant");
+        assert_eq!(options.kustomize.default_service_account.as_deref(), Some("tenant"));
+        assert_eq!(options.helm.identity.default_service_account.as_deref(), Some("tenant"));
+        assert_eq!(options.source.default_service_account, None);
+        assert_eq!(options.notification.default_service_account, None);
+    }
+
+    #[test]
+    fn each_controller_keeps_tokens_as_its_own_flags_say() {
+        let options = of("serve --token-cache-max-size=7 --kustomize-token-cache-max-duration=5m");
+        assert_eq!((options.source.token_cache_max_size, options.kustomize.token_cache_max_size), (7, 7));
+        assert_eq!(options.source.token_cache_max_duration, Duration::from_secs(3600));
+        assert_eq!(options.kustomize.token_cache_max_duration, Duration::from_secs(300));
     }
 
     #[test]
