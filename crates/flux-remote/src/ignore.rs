@@ -279,7 +279,37 @@ mod tests {
         assert!(defaults.excludes(&path("docs/a.png"), false));
         assert!(defaults.excludes(&path(".github/workflows/ci.yaml"), false));
         assert!(defaults.excludes(&path("a/b/.sops.yaml"), false));
+        for name in [
+            "a.jpg",
+            "a.jpeg",
+            "a.gif",
+            "a.png",
+            "a.wmv",
+            "a.flv",
+            "a.tar.gz",
+            "a.zip",
+            ".github/x",
+            ".circleci/x",
+            ".travis.yml",
+            ".gitlab-ci.yml",
+            "appveyor.yml",
+            ".drone.yml",
+            "cloudbuild.yaml",
+            "codeship-services.yml",
+            "codeship-steps.yml",
+            "a/.goreleaser.yml",
+            "a/.sops.yaml",
+            "a/.flux.yaml",
+            ".git/config",
+            ".gitignore",
+            ".gitmodules",
+            ".gitattributes",
+        ] {
+            assert!(defaults.excludes(&path(name), false), "{name}");
+        }
         assert!(!defaults.excludes(&path("apps/a.yaml"), false));
+        // Comments and blank lines are no patterns: the defaults stay.
+        assert!(excluded("# nothing\n\n", "docs/a.png"));
         assert!(!excluded("*.md", "docs/a.png"));
         assert!(excluded("*.md", ".gitignore"));
     }

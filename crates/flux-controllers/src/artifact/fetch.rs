@@ -19,6 +19,9 @@ pub struct Fetcher {
     storage: Arc<Storage>,
     http: reqwest::Client,
     tries: u32,
+    /// Before the second try; twice as long before the next, and so on.
+    first_wait: Duration,
+    hosts: Hosts,
     /// Downloads under way, by digest: many consumers of one artifact fetch it once.
     under_way: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
 }
@@ -39,7 +42,9 @@ pub enum Error {
 impl Fetcher {
     /// `storage` is where trees are kept; artifacts it holds itself are never downloaded.
     pub fn new(storage: Arc<Storage>, tries: u32) -> Self {
-        Self { storage, http: reqwest::Client::new(), tries, under_way: Mutex::default() }
+        let (http, hosts) = (reqwest::Client::new(), Hosts::of_this_process());
+        let first_wait = Duration::from_millis(500);
+        Self { storage, http, tries, first_wait, hosts, under_way: Mutex::default() }
     }
 
     pub async fn tree(&self, artifact: &Artifact) -> Result<Arc<ArtifactTree>, Error> {
@@ -78,22 +83,24 @@ impl Fetcher {
                 return Ok(bytes);
             }
         }
-        let mut delay = Duration::from_millis(500);
+        let mut delay = self.first_wait;
         let mut last = Error::NotFound;
-        for _ in 0..=self.tries {
+        for attempt in 0..=self.tries {
+            if attempt > 0 {
+                tokio::time::sleep(delay).await;
+                delay = (delay * 2).min(Duration::from_secs(30));
+            }
             match self.bytes_once(artifact, largest).await {
                 Err(Error::Download(cause)) => last = Error::Download(cause),
                 result => return result,
             }
-            tokio::time::sleep(delay).await;
-            delay = (delay * 2).min(Duration::from_secs(30));
         }
         Err(last)
     }
 
     async fn bytes_once(&self, artifact: &Artifact, largest: u64) -> Result<Vec<u8>, Error> {
         let failed = |error: reqwest::Error| Error::Download(error.without_url().to_string());
-        let response = self.http.get(address(artifact)).send().await.map_err(failed)?;
+        let response = self.http.get(self.hosts.address(&artifact.url)).send().await.map_err(failed)?;
         if response.status().as_u16() == 404 {
             return Err(Error::NotFound);
         }
@@ -116,22 +123,24 @@ impl Fetcher {
     }
 
     async fn download(&self, artifact: &Artifact) -> Result<(), Error> {
-        let mut delay = Duration::from_millis(500);
+        let mut delay = self.first_wait;
         let mut last = Error::NotFound;
-        for _ in 0..=self.tries {
+        for attempt in 0..=self.tries {
+            if attempt > 0 {
+                tokio::time::sleep(delay).await;
+                delay = (delay * 2).min(Duration::from_secs(30));
+            }
             match self.download_once(artifact).await {
                 Err(Error::Download(cause)) => last = Error::Download(cause),
                 result => return result,
             }
-            tokio::time::sleep(delay).await;
-            delay = (delay * 2).min(Duration::from_secs(30));
         }
         Err(last)
     }
 
     async fn download_once(&self, artifact: &Artifact) -> Result<(), Error> {
         let failed = |error: reqwest::Error| Error::Download(error.without_url().to_string());
-        let response = self.http.get(address(artifact)).send().await.map_err(failed)?;
+        let response = self.http.get(self.hosts.address(&artifact.url)).send().await.map_err(failed)?;
         if response.status().as_u16() == 404 {
             return Err(Error::NotFound);
         }
@@ -178,13 +187,123 @@ fn check(expected: &Digest, found: &Digest) -> Result<(), Error> {
     Err(Error::Mismatch { expected: expected.as_str().to_owned() })
 }
 
-/// Outside of the cluster its names mean nothing: `SOURCE_CONTROLLER_LOCALHOST` is where artifacts are instead.
-fn address(artifact: &Artifact) -> String {
-    let Ok(host) = std::env::var("SOURCE_CONTROLLER_LOCALHOST") else {
-        return artifact.url.clone();
-    };
-    match url::Url::parse(&artifact.url) {
-        Ok(url) if !host.is_empty() => format!("http://{host}{}", url.path()),
-        _ => artifact.url.clone(),
+/// Where artifacts are instead of where their addresses say: outside of the cluster its names mean nothing.
+#[derive(Default)]
+struct Hosts {
+    source_controller: Option<String>,
+    source_watcher: Option<String>,
+}
+
+impl Hosts {
+    fn of_this_process() -> Self {
+        let variable = |name| std::env::var(name).ok().filter(|host| !host.is_empty());
+        Self {
+            source_controller: variable("SOURCE_CONTROLLER_LOCALHOST"),
+            source_watcher: variable("SOURCE_WATCHER_LOCALHOST"),
+        }
+    }
+
+    /// The same address at the host that stands for the one in it.
+    fn address(&self, url: &str) -> String {
+        let is_watcher = url.contains("//source-watcher");
+        let host = if is_watcher { &self.source_watcher } else { &self.source_controller };
+        match (host, url.split_once("://")) {
+            (Some(host), Some((scheme, rest))) => {
+                let path = rest.find('/').map_or("", |at| &rest[at..]);
+                format!("{scheme}://{host}{path}")
+            }
+            _ => url.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::StatusCode;
+
+    #[test]
+    fn other_hosts_stand_for_the_clusters_names() {
+        let hosts = Hosts {
+            source_controller: Some("localhost:8080".to_owned()),
+            source_watcher: Some("127.0.0.1:1".to_owned()),
+        };
+        let of_controller =
+            "http://source-controller.flux-system.svc.cluster.local./gitrepository/a/b/c.tar.gz";
+        assert_eq!(hosts.address(of_controller), "http://localhost:8080/gitrepository/a/b/c.tar.gz");
+        let of_watcher = "https://source-watcher.flux-system.svc/externalartifact/a/b/c.tar.gz";
+        assert_eq!(hosts.address(of_watcher), "https://127.0.0.1:1/externalartifact/a/b/c.tar.gz");
+        assert_eq!(Hosts::default().address(of_watcher), of_watcher);
+    }
+
+    /// A server that answers with these one after the other, and how often it was asked.
+    async fn server(answers: Vec<(StatusCode, Vec<u8>)>) -> (String, Arc<Mutex<usize>>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/a.tar.gz", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(0));
+        let count = asked.clone();
+        let answer = move || {
+            let mut count = count.lock().unwrap();
+            let answer = answers[(*count).min(answers.len() - 1)].clone();
+            *count += 1;
+            async move { answer }
+        };
+        tokio::spawn(async move {
+            axum::serve(listener, axum::Router::new().fallback(answer)).await.unwrap();
+        });
+        (url, asked)
+    }
+
+    fn tarball() -> Vec<u8> {
+        let mut writer = flux_remote::archive::Writer::new(Vec::new()).unwrap();
+        writer.file(&file_tree::TreePath::parse("apps/a.yaml").unwrap(), false, b"a: 1\n").unwrap();
+        writer.finish().unwrap()
+    }
+
+    fn artifact(url: String, digest: &str) -> Artifact {
+        serde_json::from_value(serde_json::json!({
+            "path": "gitrepository/apps/fleet/a.tar.gz", "url": url, "revision": "main@sha1:1",
+            "digest": digest, "lastUpdateTime": "2026-01-01T00:00:00Z",
+        }))
+        .unwrap()
+    }
+
+    async fn fetch(answers: Vec<(StatusCode, Vec<u8>)>, digest: &str) -> (Result<usize, Error>, usize) {
+        let (url, asked) = server(answers).await;
+        let root = tempfile::tempdir().unwrap();
+        let storage = Storage::new(super::super::StorageOptions {
+            root: root.path().to_owned(),
+            advertised: "localhost:9090".to_owned(),
+            retention_age: Duration::from_secs(60),
+            retention_records: 2,
+            algorithm: Algorithm::Sha256,
+        });
+        let mut fetcher = Fetcher::new(Arc::new(storage.unwrap()), 2);
+        fetcher.first_wait = Duration::from_millis(1);
+        let tree = fetcher.tree(&artifact(url, digest)).await.map(|tree| tree.files().count());
+        let asked = *asked.lock().unwrap();
+        (tree, asked)
+    }
+
+    #[tokio::test]
+    async fn a_download_is_tried_again_and_its_digest_counts() {
+        let bytes = tarball();
+        let digest = super::super::digest::of(Algorithm::Sha256, &bytes[..]).unwrap();
+        let good = (StatusCode::OK, bytes.clone());
+        let down = (StatusCode::SERVICE_UNAVAILABLE, Vec::new());
+        let (tree, asked) = fetch(vec![down.clone(), good.clone()], digest.as_str()).await;
+        assert_eq!((tree.unwrap(), asked), (1, 2));
+        // So many retries, and not one more.
+        let (tree, asked) = fetch(vec![down], digest.as_str()).await;
+        assert!(matches!(tree, Err(Error::Download(_))));
+        assert_eq!(asked, 3);
+        // Whoever replaced it says with what: asking again is of no use.
+        let (tree, asked) = fetch(vec![(StatusCode::NOT_FOUND, Vec::new())], digest.as_str()).await;
+        assert!(matches!(tree, Err(Error::NotFound)));
+        assert_eq!(asked, 1);
+        let other = format!("sha256:{}", "0".repeat(64));
+        let (tree, asked) = fetch(vec![good], &other).await;
+        assert!(matches!(tree, Err(Error::Mismatch { expected }) if expected == other));
+        assert_eq!(asked, 1);
     }
 }

@@ -351,10 +351,11 @@ impl Storage {
         Ok(removed)
     }
 
-    /// The object is gone: so are its artifacts.
-    pub fn remove(&self, kind: &Kind, key: &ObjectKey) -> Result<(), Error> {
+    /// The object is gone: so are its artifacts. Whether there were any.
+    pub fn remove(&self, kind: &Kind, key: &ObjectKey) -> Result<bool, Error> {
         let folder = format!("{}/{}/{}", kind.kind.to_lowercase(), key.namespace, key.name);
         let served = self.file(&folder)?;
+        let had_some = served.exists();
         for folder in [&served, &self.options.root.join(TREES).join(&folder)] {
             match fs::remove_dir_all(folder) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
@@ -363,7 +364,7 @@ impl Storage {
         }
         let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         verified.retain(|path, _| !path.starts_with(&served));
-        Ok(())
+        Ok(had_some)
     }
 
     /// The newest tarball of the same object that has an index, to copy from.

@@ -9,6 +9,9 @@ use flux_remote::transport::Proxy;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 
+/// Of a proxy.
+const LONGEST_ADDRESS: usize = 2048;
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("failed to get secret '{namespace}/{name}': {cause}")]
@@ -105,9 +108,15 @@ pub struct GitLogin {
     pub app: AppData,
 }
 
-/// Credentials for an address with `scheme` (http, https or ssh). What an SSH key needs stays with SSH: its
-/// passphrase stands under `password`, and is nobody's HTTP password.
-pub fn git_login(secret: Option<&Secret>, scheme: &str) -> Result<GitLogin, Error> {
+/// Credentials for an address with `scheme` (http, https or ssh); what the Secret does not say of user and password, the
+/// address may. What an SSH key needs stays with SSH: its passphrase stands under `password`, and is nobody's HTTP
+/// password.
+pub fn git_login(
+    secret: Option<&Secret>,
+    scheme: &str,
+    username_in_url: Option<String>,
+    password_in_url: Option<String>,
+) -> Result<GitLogin, Error> {
     let invalid = |problem| Error::Option { scheme: scheme.to_owned(), problem };
     let value = |key: &str| secret.and_then(|secret| text(secret, key));
     let (identity, known_hosts) = (value("identity"), value("known_hosts"));
@@ -119,7 +128,8 @@ pub fn git_login(secret: Option<&Secret>, scheme: &str) -> Result<GitLogin, Erro
         };
         return Ok(GitLogin { ssh: Some(login), ..GitLogin::default() });
     }
-    let authorization = match (value("bearerToken"), value("username"), value("password")) {
+    let (username, password) = (value("username").or(username_in_url), value("password").or(password_in_url));
+    let authorization = match (value("bearerToken"), username, password) {
         (Some(token), _, _) => Some(SecretString::new(format!("Bearer {token}"))),
         (None, Some(username), password) => Some(basic(&username, password.as_deref().unwrap_or_default())),
         (None, None, Some(_)) => return Err(invalid("'password' requires 'username' to be set")),
@@ -156,6 +166,9 @@ pub fn proxy(secret: &Secret) -> Result<Proxy, Error> {
     let name = secret.metadata.name.clone().unwrap_or_default();
     let malformed = |problem: &str| Error::Malformed(name.clone(), problem.to_owned());
     let address = text(secret, "address").ok_or_else(|| malformed("key 'address' is missing"))?;
+    if address.len() > LONGEST_ADDRESS {
+        return Err(malformed("key 'address' is longer than 2048 characters"));
+    }
     let url = url::Url::parse(&address).map_err(|_| malformed("key 'address' is not a URL"))?;
     if !matches!(url.scheme(), "http" | "https" | "socks5" | "socks5h") || !url.has_host() {
         return Err(malformed("key 'address' must begin with http, https or socks5"));
@@ -194,19 +207,19 @@ mod tests {
     }
 
     fn problem(secret: &Secret, scheme: &str) -> String {
-        git_login(Some(secret), scheme).err().map(|error| error.to_string()).unwrap_or_default()
+        git_login(Some(secret), scheme, None, None).err().map(|error| error.to_string()).unwrap_or_default()
     }
 
     #[test]
     fn ssh_needs_a_key_and_known_hosts() {
         assert_eq!(
-            git_login(None, "ssh").err().map(|error| error.to_string()),
+            git_login(None, "ssh", None, None).err().map(|error| error.to_string()),
             Some("invalid 'ssh' auth option: 'identity' is required".to_owned())
         );
         let half = with(&[("identity", "key")]);
         assert_eq!(problem(&half, "ssh"), "invalid 'ssh' auth option: 'known_hosts' is required");
         let whole = with(&[("identity", "key"), ("known_hosts", "host key"), ("password", "phrase")]);
-        let login = git_login(Some(&whole), "ssh").unwrap_or_default();
+        let login = git_login(Some(&whole), "ssh", None, None).unwrap_or_default();
         assert!(login.http.authorization.is_none(), "a passphrase is no HTTP password");
         assert!(login.ssh.is_some_and(|ssh| ssh.passphrase.is_some()));
     }
@@ -215,9 +228,25 @@ mod tests {
     fn a_git_password_needs_a_user_name_and_no_value_is_shown() {
         let text = problem(&with(&[("password", "hunter2")]), "https");
         assert_eq!(text, "invalid 'https' auth option: 'password' requires 'username' to be set");
-        let token =
-            git_login(Some(&with(&[("bearerToken", "t"), ("username", "u")])), "https").unwrap_or_default();
-        assert_eq!(token.http.authorization.map(SecretString::into_exposed), Some("Bearer t".to_owned()));
+        let token = with(&[("bearerToken", "t"), ("username", "u")]);
+        assert_eq!(shown(Some(&token), None, None), "Bearer t");
+    }
+
+    fn shown(secret: Option<&Secret>, username: Option<&str>, password: Option<&str>) -> String {
+        let (username, password) = (username.map(str::to_owned), password.map(str::to_owned));
+        let login = git_login(secret, "https", username, password).unwrap_or_default();
+        login.http.authorization.map(SecretString::into_exposed).unwrap_or_default()
+    }
+
+    #[test]
+    fn the_address_says_what_the_secret_does_not() {
+        let basic = |username, password| super::basic(username, password).into_exposed();
+        assert_eq!(shown(None, Some("ann"), Some("p@ss")), basic("ann", "p@ss"));
+        assert_eq!(shown(None, Some("token"), None), basic("token", ""));
+        let secret = with(&[("username", "ann"), ("password", "right")]);
+        assert_eq!(shown(Some(&secret), Some("bob"), Some("wrong")), basic("ann", "right"));
+        assert_eq!(shown(Some(&with(&[("password", "p")])), Some("bob"), None), basic("bob", "p"));
+        assert_eq!(shown(None, None, None), "");
     }
 
     #[test]
@@ -227,7 +256,13 @@ mod tests {
                 .is_ok()
         );
         assert!(proxy(&with(&[("address", "socks5://proxy:1080")])).is_ok());
-        for keys in [&[("username", "u")][..], &[("address", "ftp://x")], &[("address", "nonsense")]] {
+        let long = format!("http://{}", "x".repeat(2048));
+        for keys in [
+            &[("username", "u")][..],
+            &[("address", "ftp://x")],
+            &[("address", "nonsense")],
+            &[("address", long.as_str())],
+        ] {
             let text = proxy(&with(keys)).err().map(|error| error.to_string());
             assert!(text.is_some_and(|text| text.contains("address")));
         }

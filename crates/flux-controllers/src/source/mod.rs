@@ -13,6 +13,7 @@ pub mod helm_repository;
 mod oci_local;
 pub mod oci_repository;
 pub mod options;
+mod pen;
 pub mod registry;
 pub mod skeleton;
 pub mod verification;

@@ -17,10 +17,10 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::time::Instant;
 
 use super::depot;
 pub use super::depot::Remote;
+use super::pen::Pen;
 use super::{
     ARTIFACT_IN_STORAGE, ARTIFACT_OUTDATED, BUILD_FAILED, Context, FETCH_FAILED, INCLUDE_UNAVAILABLE,
     SOURCE_VERIFIED, STORAGE_OPERATION_FAILED, summarize,
@@ -28,9 +28,7 @@ use super::{
 use crate::reconcile::events::Happening;
 use crate::reconcile::{Conditions, Next, ObjectKey, Reconcile, Severity, Worker, decode, jittered, status};
 
-const MANAGER: &str = "source-controller";
-/// Progress is written down only when a run lasts; most are over before anybody could read it.
-const WORTH_TELLING: Duration = Duration::from_secs(1);
+pub(super) const MANAGER: &str = "source-controller";
 
 /// A kind of source.
 pub trait Source: Send + Sync + Sized + 'static {
@@ -190,8 +188,7 @@ pub struct Job<'a, S: Source> {
     pub status: S::Status,
     pub worker: &'a Worker,
     raw: &'a DynamicObject,
-    written: S::Status,
-    started: Instant,
+    pen: Arc<Pen<S::Status>>,
 }
 
 impl<S: Source> Job<'_, S> {
@@ -221,11 +218,19 @@ impl<S: Source> Job<'_, S> {
         let mut conditions = self.conditions();
         conditions.set(condition::RECONCILING, ConditionStatus::True, "Progressing", message.clone());
         conditions.set(condition::READY, ConditionStatus::Unknown, "Progressing", message);
-        if self.started.elapsed() > WORTH_TELLING
-            && let Err(error) = self.write().await
-        {
-            tracing::warn!(%error, "progress could not be written");
+        self.pen.note(&self.status);
+        self.pen.write_what_lasts().await;
+    }
+
+    /// Somebody waits for this run: told that it is under way, if it lasts. Ready keeps what it said until something
+    /// newer is found.
+    fn begin(&mut self, message: String) {
+        let mut conditions = self.conditions();
+        conditions.set(condition::RECONCILING, ConditionStatus::True, "Progressing", message.clone());
+        if condition::find(conditions.list, condition::READY).is_none() {
+            conditions.set(condition::READY, ConditionStatus::Unknown, "Progressing", message);
         }
+        self.pen.note(&self.status);
     }
 
     /// Something newer than the artifact was found.
@@ -266,11 +271,12 @@ impl<S: Source> Job<'_, S> {
         self.ctx.events.tell(S::Object::KIND, self.raw, happening);
     }
 
+    /// Writes the status as it is at the end of the run.
     async fn write(&mut self) -> Result<(), kube::Error> {
-        let key = self.key();
-        status::write(&self.ctx.client, S::Object::KIND, &key, MANAGER, &self.written, &self.status).await?;
-        self.written = self.status.clone();
-        Ok(())
+        if let Some(request) = self.raw.annotations().get(RECONCILE_REQUEST) {
+            *self.status.last_handled_reconcile_at() = Some(request.clone());
+        }
+        self.pen.write(&self.status).await
     }
 
     /// A missing or damaged file is forgotten, so that it is made again.
@@ -509,33 +515,32 @@ impl<S: Source> Reconcile for Sources<S> {
 impl<S: Source> Sources<S> {
     async fn work(&self, raw: &DynamicObject, object: &S::Object, worker: &Worker) -> Next {
         let before = S::status(object).cloned().unwrap_or_default();
-        let mut job: Job<'_, S> = Job {
-            ctx: &self.ctx,
-            object,
-            status: before.clone(),
-            worker,
-            raw,
-            written: before.clone(),
-            started: Instant::now(),
-        };
-        if let Some(request) = raw.annotations().get(RECONCILE_REQUEST) {
-            *job.status.last_handled_reconcile_at() = Some(request.clone());
-        }
+        let pen = Pen::new(self.ctx.client.clone(), S::Object::KIND, ObjectKey::of(raw), before.clone());
+        let mut job: Job<'_, S> =
+            Job { ctx: &self.ctx, object, status: before.clone(), worker, raw, pen: pen.clone() };
         if object.suspended() {
             return Next::OnChange.if_told(job.write().await);
         }
-        let result = self.fetch(&mut job, &before).await;
+        let result = {
+            let _until_it_is_over = pen.tell_what_lasts();
+            self.fetch(&mut job, &before).await
+        };
         let next = job.conclude(&before, result);
         next.if_told(job.write().await)
     }
 
     async fn fetch(&self, job: &mut Job<'_, S>, before: &S::Status) -> Result<Fetched, Failure> {
         let (observed, generation) = (*before.clone().observed_generation(), job.generation());
-        // A failed run before this one left its last word here.
-        condition::delete(job.status.conditions(), condition::RECONCILING);
+        // A failed run before this one left its last word here, and what the disk did then says nothing about now.
+        for over in [condition::RECONCILING, STORAGE_OPERATION_FAILED] {
+            job.conditions().delete(over);
+        }
+        let request = job.raw.annotations().get(RECONCILE_REQUEST).cloned();
         if observed != generation {
             let message = format!("processing object: new generation {observed} -> {generation}");
-            job.conditions().set(condition::RECONCILING, ConditionStatus::True, "Progressing", message);
+            job.begin(message);
+        } else if request.is_some() && request != *job.status.last_handled_reconcile_at() {
+            job.begin("reconciliation in progress".to_owned());
         }
         job.check_storage().await?;
         if let Some(depot) = &self.ctx.depot
@@ -547,9 +552,22 @@ impl<S: Source> Sources<S> {
     }
 
     async fn finalize(&self, raw: &DynamicObject) -> Next {
-        if let Err(error) = self.ctx.storage.remove(S::Object::KIND, &ObjectKey::of(raw)) {
-            tracing::warn!(%error, "artifacts could not be removed");
-            return Next::Backoff;
+        let tell = |severity, reason: &str, message: String| {
+            let happening =
+                Happening { severity, reason: reason.to_owned(), message, metadata: BTreeMap::new() };
+            self.ctx.events.tell(S::Object::KIND, raw, happening);
+        };
+        match self.ctx.storage.remove(S::Object::KIND, &ObjectKey::of(raw)) {
+            Ok(false) => {}
+            Ok(true) => {
+                let message = "garbage collected artifacts for deleted resource".to_owned();
+                tell(Severity::Trace, "GarbageCollectionSucceeded", message);
+            }
+            Err(error) => {
+                let message = format!("garbage collection for deleted resource failed: {error}");
+                tell(Severity::Error, "GarbageCollectionFailed", message);
+                return Next::Backoff;
+            }
         }
         self.remove_finalizer(raw).await
     }

@@ -53,6 +53,13 @@ impl Address {
             Address::Ssh(at) => ("ssh".to_owned(), at.host.to_lowercase(), at.port),
         }
     }
+
+    /// User and password for HTTP that stand in the address, as they were before they were made part of it.
+    pub fn user_and_password(&self) -> (Option<String>, Option<String>) {
+        let Address::Http(url) = self else { return (None, None) };
+        let plain = |text: &str| decoded(text).ok().filter(|text| !text.is_empty());
+        (plain(url.username()), url.password().and_then(plain))
+    }
 }
 
 impl SshAddress {
@@ -185,6 +192,16 @@ mod tests {
         );
         assert_eq!(short.known_as(), "example.com");
         assert_eq!(ssh("ssh://[::1]:2222/x").host, "::1");
+    }
+
+    #[test]
+    fn an_address_may_hold_a_user_and_a_password() {
+        let of = |text: &str| Address::parse(text).unwrap().user_and_password();
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(of("https://ann:p%40ss%2Fword@host/repo"), (some("ann"), some("p@ss/word")));
+        assert_eq!(of("https://token@host/repo"), (some("token"), None));
+        assert_eq!(of("https://host/repo"), (None, None));
+        assert_eq!(of("ssh://git@host/repo"), (None, None));
     }
 
     #[test]

@@ -61,6 +61,19 @@ async fn passwords_tokens_and_certificates_open_the_door(cluster: &Cluster) {
     for (name, server) in good {
         flux.apply(&GIT_REPOSITORY, name, spec(&server.http_url("fleet"), name)).await;
     }
+    // User and password may stand in the address, the rest of a login in the Secret.
+    let url = plain.http_url("fleet");
+    let in_url = url.replace("://", "://ann:p%C3%A4ssword@");
+    flux.apply(
+        &GIT_REPOSITORY,
+        "in-url",
+        json!({ "url": in_url, "interval": "1h", "ref": { "branch": "main" } }),
+    )
+    .await;
+    flux.apply(&GIT_REPOSITORY, "user-in-url", spec(&url.replace("://", "://ann@"), "half")).await;
+    // Whose identity an object uses at a cloud is for those who run the controller to allow.
+    let gated = json!({ "url": url, "interval": "1h", "provider": "azure", "serviceAccountName": "tenant" });
+    flux.apply(&GIT_REPOSITORY, "gated", gated).await;
     let bad = [
         ("half", &plain, "AuthenticationFailed", "'password' requires 'username' to be set"),
         ("wrong", &plain, "GitOperationFailed", "authentication required"),
@@ -76,9 +89,11 @@ async fn passwords_tokens_and_certificates_open_the_door(cluster: &Cluster) {
     for (name, server, _, _) in bad {
         flux.apply(&GIT_REPOSITORY, name, spec(&server.http_url("fleet"), name)).await;
     }
-    for (name, _) in good {
+    for name in good.iter().map(|(name, _)| *name).chain(["in-url", "user-in-url"]) {
         flux.ready(&GIT_REPOSITORY, name).await;
     }
+    let gated = flux.not_ready(&GIT_REPOSITORY, "gated", "FeatureGateDisabled").await;
+    assert_eq!(condition(&gated, "Stalled").1, "FeatureGateDisabled");
     for (name, _, reason, text) in bad {
         let object = flux.not_ready(&GIT_REPOSITORY, name, reason).await;
         assert!(ready(&object).2.contains(text), "{name}: {}", ready(&object).2);
@@ -198,7 +213,7 @@ async fn a_github_app_gets_its_token(cluster: &Cluster) {
     flux.not_ready(&GIT_REPOSITORY, "no-app", "InvalidProviderConfiguration").await;
     let object = flux.not_ready(&GIT_REPOSITORY, "without", "InvalidProviderConfiguration").await;
     assert_eq!(condition(&object, "Stalled").0, "True");
-    // The token is kept until it ends.
+    // The token is kept until it ends, and counted with the others.
     let asked = || github.requests().iter().filter(|one| one.path.ends_with("access_tokens")).count();
     let before = asked();
     flux.reconcile_as(&GIT_REPOSITORY, "by-id", "again").await;
@@ -207,6 +222,14 @@ async fn a_github_app_gets_its_token(cluster: &Cluster) {
     })
     .await;
     assert_eq!(asked(), before);
+    let page = flux.manager().metrics().page();
+    let counted = |event: &str| {
+        format!(
+            "gotk_token_cache_events_total{{event_type=\"{event}\",kind=\"GitRepository\",name=\"by-id\",namespace=\"{}\",operation=\"reconcile\"}} 1\n",
+            flux.namespace.name()
+        )
+    };
+    assert!(page.contains(&counted("cache_miss")) && page.contains(&counted("cache_hit")), "{page}");
 }
 
 async fn a_proxy_is_gone_through(cluster: &Cluster) {

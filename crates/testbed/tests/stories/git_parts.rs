@@ -64,6 +64,13 @@ async fn an_include_is_waited_for_copied_and_followed(cluster: &Cluster) {
     assert_eq!(object["status"]["includedArtifacts"].as_array().map(Vec::len), Some(2));
     assert_eq!(condition(&object, "IncludeUnavailable"), ("", "", ""));
 
+    // What is included is held to the rules of whoever includes it.
+    let mut ignoring = including(&flux, json!([{ "repository": { "name": "library" } }]));
+    ignoring["ignore"] = json!("/library/base\n");
+    flux.apply(&GIT_REPOSITORY, "ignoring", ignoring).await;
+    let ignored = flux.ready(&GIT_REPOSITORY, "ignoring").await;
+    assert_eq!(names(&download(&ignored).await), ["library/other.yaml", "own.yaml"]);
+
     // A new artifact there means a new one here, though this repository did not change.
     library.commit("two", &[("base/a.yaml", "2\n")]).unwrap();
     flux.reconcile(&GIT_REPOSITORY, "library").await;
@@ -108,6 +115,14 @@ async fn an_include_that_cannot_be_copied_is_named(cluster: &Cluster) {
         assert!(ready(&object).2.contains(text), "{name}: {}", ready(&object).2);
         assert_eq!(condition(&object, "StorageOperationFailed").1, *reason, "{name}");
     }
+    // What the disk could not do then is not what is wrong now.
+    let nowhere = json!({
+        "url": flux.server.http_url("nowhere"), "interval": "1h", "ref": { "branch": "main" },
+        "include": [{ "repository": { "name": "library" }, "toPath": "apps" }],
+    });
+    flux.apply(&GIT_REPOSITORY, "taken", nowhere).await;
+    let object = flux.not_ready(&GIT_REPOSITORY, "taken", "GitOperationFailed").await;
+    assert_eq!(condition(&object, "StorageOperationFailed"), ("", "", ""));
 }
 
 async fn submodules_are_fetched_with_their_parents_credentials(cluster: &Cluster) {

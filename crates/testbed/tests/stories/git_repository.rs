@@ -22,6 +22,8 @@ crate::stories!(
     ignored_and_sparse_files_stay_out,
     stalls_cuts_and_garbage_are_survived,
     a_poll_without_news_says_so,
+    a_slow_fetch_is_told_while_it_lasts,
+    an_old_artifact_is_served_until_the_next_look,
 );
 
 async fn start(cluster: &Cluster) -> Flux {
@@ -84,9 +86,11 @@ async fn an_outage_leaves_the_last_artifact_in_place(cluster: &Cluster) {
     flux.git_repository("fleet").await;
     let before = flux.ready(&GIT_REPOSITORY, "fleet").await;
     flux.server.http().faults().inject("", Times::Always, Fault::Status(503));
-    flux.reconcile(&GIT_REPOSITORY, "fleet").await;
+    flux.reconcile_as(&GIT_REPOSITORY, "fleet", "in trouble").await;
     let during = flux.not_ready(&GIT_REPOSITORY, "fleet", "GitOperationFailed").await;
     assert_eq!(during["status"]["artifact"], before["status"]["artifact"]);
+    assert_eq!(during["status"]["lastHandledReconcileAt"], "in trouble", "a failure answers a request, too");
+    assert_eq!(during["status"]["observedGeneration"], before["status"]["observedGeneration"]);
     assert_eq!(download(&during).await.len(), 1);
     flux.server.http().faults().clear();
     flux.ready(&GIT_REPOSITORY, "fleet").await;
@@ -106,6 +110,21 @@ async fn a_damaged_artifact_is_made_again(cluster: &Cluster) {
         })
         .await;
     assert_eq!(revision(&after), revision(&before));
+    assert_eq!(download(&after).await.len(), 1);
+    flux.event(
+        "fleet",
+        "ArtifactVerificationFailed",
+        "failed to verify integrity of artifact: computed digest",
+    )
+    .await;
+    // The same when it is not there at all.
+    std::fs::remove_file(&path).unwrap();
+    flux.reconcile_as(&GIT_REPOSITORY, "fleet", "and again").await;
+    let after = flux
+        .until(&GIT_REPOSITORY, "fleet", "handled the second request", |object| {
+            object["status"]["lastHandledReconcileAt"] == "and again" && ready(object).0 == "True"
+        })
+        .await;
     assert_eq!(download(&after).await.len(), 1);
 }
 
@@ -128,9 +147,18 @@ async fn a_deleted_repository_takes_its_artifacts_along(cluster: &Cluster) {
     let object = flux.ready(&GIT_REPOSITORY, "fleet").await;
     let path = flux.storage().join(object["status"]["artifact"]["path"].as_str().unwrap());
     assert!(path.exists());
+    assert_eq!(object["metadata"]["finalizers"], json!(["finalizers.fluxcd.io"]));
+    let managers = |object: &Value| -> Vec<String> {
+        let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        let ours = entries.iter().filter(|entry| entry["subresource"] == "status");
+        ours.filter_map(|entry| entry["manager"].as_str().map(str::to_owned)).collect()
+    };
+    assert_eq!(managers(&object), ["source-controller"]);
     flux.api(&GIT_REPOSITORY).delete("fleet", &DeleteParams::default()).await.unwrap();
     cluster.await_gone(&flux.api(&GIT_REPOSITORY), "fleet").await.unwrap();
     assert!(!path.exists());
+    let what = "garbage collected artifacts for deleted resource";
+    flux.event("fleet", "GarbageCollectionSucceeded", what).await;
 }
 
 async fn a_malformed_object_does_not_hold_up_its_neighbours(cluster: &Cluster) {
@@ -140,6 +168,7 @@ async fn a_malformed_object_does_not_hold_up_its_neighbours(cluster: &Cluster) {
     flux.git_repository("fleet").await;
     flux.ready(&GIT_REPOSITORY, "fleet").await;
     let broken = flux.not_ready(&GIT_REPOSITORY, "broken", "URLInvalid").await;
+    assert_eq!(broken["status"]["observedGeneration"], 1, "there is nothing more to try");
     assert!(broken["status"]["conditions"].as_array().unwrap().iter().any(|one| one["type"] == "Stalled"));
 }
 
@@ -160,6 +189,13 @@ async fn every_reference_leads_to_its_commit(cluster: &Cluster) {
         ("commit", json!({ "commit": second }), format!("sha1:{second}")),
         ("both", json!({ "commit": first, "branch": "main" }), format!("main@sha1:{first}")),
     ];
+    let (plain, prefixed) =
+        (same_version_twice(&flux, "3.0.0", "v3.0.0"), same_version_twice(&flux, "v4.0.0", "4.0.0"));
+    let rivals = [
+        ("plain", json!({ "semver": "3.x" }), format!("3.0.0@sha1:{plain}")),
+        ("prefixed", json!({ "semver": "4.x" }), format!("v4.0.0@sha1:{prefixed}")),
+    ];
+    let cases = [&cases[..], &rivals[..]].concat();
     for (name, reference, _) in &cases {
         let spec = json!({ "url": flux.server.http_url("fleet"), "interval": "1h", "ref": reference });
         flux.apply(&GIT_REPOSITORY, name, spec).await;
@@ -185,6 +221,23 @@ async fn every_reference_leads_to_its_commit(cluster: &Cluster) {
         ready(object).2.ends_with("no match found for semver: >=9")
     })
     .await;
+}
+
+/// Two tags of one version, at commits of different age; the commit of the newer one.
+fn same_version_twice(flux: &Flux, newer: &str, older: &str) -> String {
+    let tagged = |tag: &str, seconds: u32| {
+        let stream = format!(
+            "commit refs/heads/{tag}\ncommitter testbed <testbed@example.com> {seconds} +0000\ndata 1\nx\n\
+             M 100644 inline a.yaml\ndata 2\nx\n\n\ndone\n"
+        );
+        let import = ["fast-import", "--quiet", "--force", "--date-format=raw"];
+        flux.fleet.git(&import, stream.as_bytes()).unwrap();
+        let commit = flux.fleet.resolve(&format!("refs/heads/{tag}")).unwrap();
+        flux.fleet.tag(tag, &commit, None).unwrap();
+        commit
+    };
+    tagged(older, 1_700_000_000);
+    tagged(newer, 1_700_000_600)
 }
 
 async fn an_empty_repository_is_waited_for(cluster: &Cluster) {
@@ -219,6 +272,7 @@ async fn another_address_means_another_artifact(cluster: &Cluster) {
     let broken = flux.not_ready(&GIT_REPOSITORY, "fleet", "GitOperationFailed").await;
     assert_eq!(download(&broken).await.len(), 1, "the last artifact is served on");
     assert!(ready(&broken).2.contains("repository not found"), "{}", ready(&broken).2);
+    assert_ne!(broken["status"]["observedGeneration"], broken["metadata"]["generation"], "it is tried on");
     let url = flux.server.http_url("other");
     flux.apply(
         &GIT_REPOSITORY,
@@ -328,4 +382,59 @@ async fn a_poll_without_news_says_so(cluster: &Cluster) {
         flux.server.http().requests().into_iter().filter(|one| one.path.ends_with("/git-upload-pack"));
     // List and fetch the first time, list the second time.
     assert_eq!(uploads.count(), 3);
+}
+
+async fn a_slow_fetch_is_told_while_it_lasts(cluster: &Cluster) {
+    let flux = start(cluster).await;
+    let faults = flux.server.http().faults();
+    faults.inject("info/refs", Times::Always, Fault::Stall);
+    flux.git_repository("fleet").await;
+    let at_work = |object: &Value| condition(object, "Reconciling").0 == "True";
+    let during = flux.until(&GIT_REPOSITORY, "fleet", "is at work", at_work).await;
+    assert_eq!(condition(&during, "Reconciling"), ("True", "Progressing", "building artifact"));
+    assert_eq!(ready(&during), ("Unknown", "Progressing", "building artifact"));
+    faults.clear();
+    let first = flux.ready(&GIT_REPOSITORY, "fleet").await;
+    assert_eq!(condition(&first, "Reconciling"), ("", "", ""));
+
+    // Whoever asked is answered at the end; until something newer is found the artifact is as good as it was.
+    faults.inject("info/refs", Times::Always, Fault::Stall);
+    flux.reconcile_as(&GIT_REPOSITORY, "fleet", "slowly").await;
+    let during = flux.until(&GIT_REPOSITORY, "fleet", "is at work again", at_work).await;
+    assert_eq!(condition(&during, "Reconciling"), ("True", "Progressing", "reconciliation in progress"));
+    assert_eq!(ready(&during), ready(&first));
+    assert_ne!(during["status"]["lastHandledReconcileAt"], "slowly");
+    faults.clear();
+    flux.until(&GIT_REPOSITORY, "fleet", "is done", |object| {
+        object["status"]["lastHandledReconcileAt"] == "slowly"
+            && condition(object, "Reconciling").0.is_empty()
+            && ready(object).0 == "True"
+    })
+    .await;
+}
+
+/// Whoever has just read an object may still download what it named.
+async fn an_old_artifact_is_served_until_the_next_look(cluster: &Cluster) {
+    let flux = Flux::start_with(cluster, &[Controller::Source], |options| {
+        options.artifact_retention_ttl = std::time::Duration::ZERO;
+    })
+    .await;
+    flux.fleet.commit("first", &[("a.yaml", "a: 1\n")]).unwrap();
+    flux.git_repository("fleet").await;
+    let first = flux.ready(&GIT_REPOSITORY, "fleet").await;
+    let second = format!("main@sha1:{}", flux.fleet.commit("second", &[("a.yaml", "a: 2\n")]).unwrap());
+    flux.reconcile(&GIT_REPOSITORY, "fleet").await;
+    flux.until(&GIT_REPOSITORY, "fleet", "has the second commit", |object| revision(object) == second).await;
+    assert_eq!(download(&first).await, [("a.yaml".to_owned(), b"a: 1\n".to_vec())]);
+
+    flux.reconcile_as(&GIT_REPOSITORY, "fleet", "the next look").await;
+    let after = flux
+        .until(&GIT_REPOSITORY, "fleet", "was looked at", |object| {
+            object["status"]["lastHandledReconcileAt"] == "the next look"
+        })
+        .await;
+    flux.event("fleet", "GarbageCollectionSucceeded", "garbage collected 1 artifacts").await;
+    let gone = reqwest::get(first["status"]["artifact"]["url"].as_str().unwrap()).await.unwrap();
+    assert_eq!(gone.status(), 404);
+    assert_eq!(download(&after).await, [("a.yaml".to_owned(), b"a: 2\n".to_vec())]);
 }

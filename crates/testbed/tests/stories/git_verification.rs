@@ -175,6 +175,17 @@ async fn a_change_of_keys_or_mode_is_noticed(cluster: &Cluster) {
         })
         .await;
     assert_eq!(condition(&object, "SourceVerified"), ("", "", ""));
+    // What was there before anybody asked for a signature is served on, and is not ready.
+    let unsigned = json!({
+        "url": flux.server.http_url("fleet"), "interval": "1h", "ref": { "branch": "unsigned" },
+    });
+    flux.apply(&GIT_REPOSITORY, "unsigned", unsigned).await;
+    let before = flux.ready(&GIT_REPOSITORY, "unsigned").await;
+    flux.apply(&GIT_REPOSITORY, "unsigned", spec(&flux, json!({ "branch": "unsigned" }), "HEAD", "pgp"))
+        .await;
+    let refused = flux.not_ready(&GIT_REPOSITORY, "unsigned", "InvalidCommitSignature").await;
+    assert_eq!(refused["status"]["artifact"], before["status"]["artifact"]);
+    assert_eq!(crate::git_repository::download(&refused).await.len(), 1);
     // The right key comes later, and nobody has to do anything.
     flux.secret("later", &[("a.asc", &recorded("rsa.asc"))]).await;
     flux.apply(&GIT_REPOSITORY, "later", spec(&flux, json!({ "branch": "ann" }), "HEAD", "later")).await;

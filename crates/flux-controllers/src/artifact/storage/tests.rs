@@ -84,6 +84,21 @@ fn an_artifact_is_read_in_place_and_named_as_upstream_names_it() {
 }
 
 #[test]
+fn an_advertised_address_with_a_scheme_is_taken_as_it_is() {
+    let root = tempfile::tempdir().unwrap();
+    for (advertised, url) in [
+        ("source.flux-system.svc", "http://source.flux-system.svc/a/b.tar.gz"),
+        ("https://artifacts.example.com", "https://artifacts.example.com/a/b.tar.gz"),
+    ] {
+        let options = StorageOptions {
+            advertised: advertised.to_owned(),
+            ..storage(root.path(), Algorithm::Sha256).options.clone()
+        };
+        assert_eq!(Storage::new(options).unwrap().url("a/b.tar.gz"), url);
+    }
+}
+
+#[test]
 fn the_next_artifact_reads_only_what_changed() {
     let root = tempfile::tempdir().unwrap();
     let storage = storage(root.path(), Algorithm::Sha256);
@@ -193,7 +208,8 @@ fn old_artifacts_go_by_number_and_age_and_readers_keep_theirs() {
     names.sort();
     assert_eq!(names, ["four.tar.gz", "latest.tar.gz", "three.tar.gz"]);
     assert_eq!(reader.read(&path_of("apps/a000/5.yaml")).unwrap().as_ref(), b"n: 5\n");
-    storage.remove(&GIT_REPOSITORY, &key()).unwrap();
+    assert!(storage.remove(&GIT_REPOSITORY, &key()).unwrap());
+    assert!(!storage.remove(&GIT_REPOSITORY, &key()).unwrap(), "there is nothing left to remove");
     assert!(!root.path().join("gitrepository/flux-system/fleet").exists());
     assert!(!storage.verify(&latest).unwrap());
 }

@@ -1,8 +1,6 @@
 //! The way to a repository: its address, the credentials of the Secret, the proxy.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use flux_api::Object;
 use flux_api::secret::SecretString;
@@ -21,14 +19,10 @@ use super::super::credentials::{self, GitLogin};
 use super::failure::Failure;
 use super::hash;
 
-/// A token is asked for anew this long before it ends.
-const BEFORE_THE_END: Duration = Duration::from_secs(300);
-
 /// Opens ways to repositories, for whoever has a GitRepository to go by.
 pub struct Connector {
     identity: CloudIdentity,
     algorithms: SshAlgorithms,
-    tokens: AppTokens,
 }
 
 /// Why there is no way to a repository.
@@ -51,7 +45,7 @@ pub struct Way {
 
 impl Connector {
     pub fn new(identity: CloudIdentity, algorithms: SshAlgorithms) -> Self {
-        Self { identity, algorithms, tokens: AppTokens::default() }
+        Self { identity, algorithms }
     }
 
     /// The same as [`Connector::connect`] for those who have no word in how a GitRepository is judged.
@@ -71,7 +65,8 @@ impl Connector {
             .map_err(|error| Failure::Url { url: shown(&spec.url), cause: plain(&error) })?;
         let mut login = self.login(object, &address).await?;
         if spec.provider() == GitProvider::Github {
-            let timed = tokio::time::timeout_at(deadline, self.tokens.get(&login, proxy.as_ref())).await;
+            let asking = self.app_token(object, &login, proxy.as_ref());
+            let timed = tokio::time::timeout_at(deadline, asking).await;
             let token = timed.map_err(|_| Failure::Login("the GitHub API does not answer".to_owned()))??;
             login.http.authorization = Some(credentials::basic(github_app::TOKEN_USER, token.expose()));
         }
@@ -106,9 +101,9 @@ impl Connector {
         match address {
             Address::Http(url) => {
                 let client = client(login, proxy, with_password)?;
-                let in_url = url.password().map(|password| credentials::basic(url.username(), password));
                 let own = login.http.authorization.clone().filter(|_| with_password);
-                let authorization = own.or(in_url).map(SecretString::into_exposed);
+                // A submodule may have an address with credentials of its own.
+                let authorization = own.or_else(|| in_address(address)).map(SecretString::into_exposed);
                 Ok(Box::new(Http::with_client(client, url, authorization).map_err(failed)?))
             }
             Address::Ssh(address) => {
@@ -194,6 +189,29 @@ impl Connector {
         }))
     }
 
+    /// The token of a GitHub App, kept with those of clouds.
+    async fn app_token(
+        &self,
+        object: &GitRepository,
+        login: &GitLogin,
+        proxy: Option<&Proxy>,
+    ) -> Result<SecretString, Failure> {
+        let asker =
+            Asker { kind: "GitRepository", namespace: Object::namespace(object), name: Object::name(object) };
+        let (name, cloud) = (format!("github\n{}", identity(&login.app)), &self.identity.cloud);
+        if let Some(token) = cloud.kept(&name, Timestamp::now()) {
+            self.identity.count(asker, cloud::CacheEvent::Hit);
+            return Ok(token);
+        }
+        self.identity.count(asker, cloud::CacheEvent::Miss);
+        let app = GithubApp::new(&login.app)?;
+        let client = client(login, proxy, true)?;
+        let given = app.token(&client, SystemTime::now()).await?;
+        let expires = Timestamp::try_from(given.expires).unwrap_or_else(|_| Timestamp::now());
+        cloud.keep(name, given.token.clone(), expires, Timestamp::now());
+        Ok(given.token)
+    }
+
     async fn proxy(&self, object: &GitRepository) -> Result<Option<Proxy>, Failure> {
         let Some(reference) = &object.spec.proxy_secret_ref else {
             return Ok(None);
@@ -206,8 +224,18 @@ impl Connector {
 }
 
 fn git_login(secret: Option<&Secret>, address: &Address) -> Result<GitLogin, credentials::Error> {
-    let scheme = address.origin().0;
-    credentials::git_login(secret, &scheme)
+    let (username, password) = address.user_and_password();
+    credentials::git_login(secret, &address.origin().0, username, password)
+}
+
+/// What an address itself has to log in with.
+fn in_address(address: &Address) -> Option<SecretString> {
+    match address.user_and_password() {
+        (None, None) => None,
+        (username, password) => {
+            Some(credentials::basic(&username.unwrap_or_default(), &password.unwrap_or_default()))
+        }
+    }
 }
 
 fn check_key(ssh: &SshLogin, object: &GitRepository) -> Result<(), Failure> {
@@ -249,31 +277,6 @@ fn client(
 
 fn plain(error: &git::Error) -> String {
     error.to_string().trim_start_matches("invalid URL: ").to_owned()
-}
-
-/// Tokens of GitHub Apps, by everything that was needed to get them.
-#[derive(Default)]
-struct AppTokens(Mutex<HashMap<String, (Arc<SecretString>, SystemTime)>>);
-
-impl AppTokens {
-    async fn get(&self, login: &GitLogin, proxy: Option<&Proxy>) -> Result<Arc<SecretString>, Failure> {
-        let id = identity(&login.app);
-        let now = SystemTime::now();
-        {
-            let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            tokens.retain(|_, (_, expires)| *expires > now + BEFORE_THE_END);
-            if let Some((token, _)) = tokens.get(&id) {
-                return Ok(token.clone());
-            }
-        }
-        let app = GithubApp::new(&login.app)?;
-        let client = client(login, proxy, true)?;
-        let token = app.token(&client, now).await?;
-        let kept = Arc::new(token.token);
-        let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        tokens.insert(id, (kept.clone(), token.expires));
-        Ok(kept)
-    }
 }
 
 /// A hash of the app's data: the key itself is kept nowhere.

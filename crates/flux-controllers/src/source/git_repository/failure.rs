@@ -43,7 +43,7 @@ pub(super) enum Failure {
     #[error("failed to sparse checkout directories : {0}")]
     Sparse(String),
     #[error(
-        "could not get resource for include '{0}': gitrepositories.source.toolkit.fluxcd.io \"{0}\" not found"
+        "could not get resource for include '{0}': GitRepository.source.toolkit.fluxcd.io \"{0}\" not found"
     )]
     IncludeMissing(String),
     #[error("no artifact available for include '{0}'")]

@@ -34,9 +34,6 @@ impl GitRepositories {
             let mut contents = KeptFiles::of(&files, spec.ignore.as_deref());
             let artifact = storage.store(KIND, &key, &format!("{digest}.tar.gz"), revision, &mut contents);
             let artifact = artifact.map_err(|error| Failure::Storage(error.to_string()))?;
-            if let Err(error) = storage.collect(KIND, &key, &artifact) {
-                tracing::warn!(%error, "old artifacts could not be removed");
-            }
             Ok(Some(artifact))
         });
         if let Some(artifact) = stored.await.map_err(|error| Failure::Storage(error.to_string()))?? {

@@ -193,9 +193,6 @@ impl GitRepositories {
             let artifact = storage
                 .store(KIND, &key, &name, Revision::from(pick.revision()), &mut contents)
                 .map_err(|error| Failure::Storage(error.to_string()))?;
-            if let Err(error) = storage.collect(KIND, &key, &artifact) {
-                tracing::warn!(%error, "old artifacts could not be removed");
-            }
             Ok((artifact, commit))
         });
         stored.await.map_err(|error| Failure::Storage(error.to_string()))?
