@@ -368,6 +368,95 @@ mod tests {
     }
 
     #[test]
+    fn each_builtin_kind_has_its_own_rule() {
+        let of = |version: &str, kind: &str, spec: Value, state: Value| {
+            status(&json!({ "apiVersion": version, "kind": kind, "spec": spec, "status": state }))
+        };
+        let (done, busy) = (Status::Current, Status::InProgress);
+        let nothing = || json!({});
+        for (version, kind) in [("v1", "Secret"), ("v1", "ConfigMap"), ("batch/v1", "CronJob")] {
+            assert_eq!(of(version, kind, nothing(), nothing()), done, "{kind}");
+        }
+        assert_eq!(of("policy/v1", "PodDisruptionBudget", nothing(), nothing()), done);
+
+        let service = |spec| of("v1", "Service", spec, nothing());
+        assert_eq!(service(json!({ "type": "LoadBalancer" })), busy);
+        assert_eq!(service(json!({ "type": "LoadBalancer", "clusterIP": "10.0.0.1" })), done);
+        assert_eq!(service(json!({ "type": "ClusterIP" })), done);
+
+        let claim = |phase: &str| of("v1", "PersistentVolumeClaim", nothing(), json!({ "phase": phase }));
+        assert_eq!((claim("Pending"), claim("Bound")), (busy, done));
+
+        let pod = |state: Value| of("v1", "Pod", nothing(), state);
+        let ready = |is: &str| json!([{ "type": "Ready", "status": is }]);
+        assert_eq!(pod(json!({ "phase": "Succeeded" })), done);
+        assert_eq!(pod(json!({ "phase": "Failed" })), Status::Failed);
+        assert_eq!(pod(json!({ "phase": "Running", "conditions": ready("True") })), done);
+        assert_eq!(pod(json!({ "phase": "Running", "conditions": ready("False") })), busy);
+        let crashing = json!([{ "state": { "waiting": { "reason": "CrashLoopBackOff" } } }]);
+        let running = json!({ "phase": "Running", "containerStatuses": crashing });
+        assert_eq!(pod(running), Status::Failed);
+
+        let all = |count: i64| {
+            json!({ "replicas": count, "readyReplicas": count, "currentReplicas": count, "updatedReplicas": count,
+                "availableReplicas": count, "fullyLabeledReplicas": count,
+                "currentRevision": "a", "updateRevision": "a" })
+        };
+        let set = |spec: Value, state: Value| of("apps/v1", "StatefulSet", spec, state);
+        assert_eq!(set(json!({ "replicas": 2 }), all(2)), done);
+        assert_eq!(set(json!({ "replicas": 2 }), all(1)), busy);
+        assert_eq!(set(json!({ "replicas": 2 }), all(3)), busy, "one has to go");
+        let mut rolling = all(2);
+        rolling["updateRevision"] = json!("b");
+        assert_eq!(set(json!({ "replicas": 2 }), rolling), busy);
+        let on_delete = json!({ "replicas": 2, "updateStrategy": { "type": "OnDelete" } });
+        assert_eq!(set(on_delete, nothing()), done);
+        let mut partial = all(3);
+        partial["updatedReplicas"] = json!(1);
+        let part = |count: i64| json!({ "replicas": 3, "updateStrategy": { "rollingUpdate": { "partition": count } } });
+        assert_eq!(set(part(2), partial.clone()), done, "one of three was asked for");
+        assert_eq!(set(part(1), partial), busy);
+
+        let nodes = |desired: i64, ready: i64| {
+            json!({ "desiredNumberScheduled": desired, "currentNumberScheduled": desired,
+                "updatedNumberScheduled": desired, "numberAvailable": ready, "numberReady": ready })
+        };
+        let daemons = |state: Value| of("apps/v1", "DaemonSet", nothing(), state);
+        assert_eq!((daemons(nodes(2, 1)), daemons(nodes(2, 2)), daemons(nothing())), (busy, done, busy));
+
+        let replicas = |state: Value| of("apps/v1", "ReplicaSet", json!({ "replicas": 2 }), state);
+        assert_eq!((replicas(all(1)), replicas(all(2)), replicas(all(3))), (busy, done, busy));
+
+        let definition = |name: &str, is: &str, reason: &str| {
+            let conditions = json!([{ "type": name, "status": is, "reason": reason }]);
+            of(
+                "apiextensions.k8s.io/v1",
+                "CustomResourceDefinition",
+                nothing(),
+                json!({ "conditions": conditions }),
+            )
+        };
+        assert_eq!(definition("Established", "True", "InitialNamesAccepted"), done);
+        assert_eq!(definition("Established", "False", "Installing"), busy);
+        assert_eq!(definition("NamesAccepted", "False", "Conflict"), Status::Failed);
+        assert_eq!(of("batch/v1", "Job", json!({ "suspend": true }), nothing()), done);
+    }
+
+    #[test]
+    fn what_an_object_says_about_itself_goes_before_the_rule_of_its_kind() {
+        let with = |observed: i64, conditions: Value| {
+            json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "generation": 2 },
+                "status": { "observedGeneration": observed, "conditions": conditions } })
+        };
+        let say = |name: &str| json!([{ "type": name, "status": "True" }]);
+        assert_eq!(status(&with(1, json!([]))), Status::InProgress, "what it says is about another spec");
+        assert_eq!(status(&with(1, say("Stalled"))), Status::InProgress);
+        assert_eq!(status(&with(2, say("Reconciling"))), Status::InProgress);
+        assert_eq!(status(&with(2, say("Stalled"))), Status::Failed);
+        assert_eq!(status(&with(2, json!([]))), Status::Current);
+    }
+
+    #[test]
     fn deletion_goes_before_everything() {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
         assert_eq!(status(&object), Status::Terminating);

@@ -55,3 +55,37 @@ fn opted_out(object: &Value) -> bool {
     let mark = mark.and_then(|annotations| annotations.get(KUSTOMIZE_DECRYPT)).and_then(Value::as_str);
     mark.is_some_and(|value| value.eq_ignore_ascii_case(DISABLED))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn outcome(metadata: Value) -> Option<bool> {
+        let encrypted = json!({ "kind": "Secret", "metadata": metadata, "sops": { "mac": "ENC[broken]" } });
+        object(&encrypted, &Keyring::default()).ok().map(|opened| opened.is_some())
+    }
+
+    #[test]
+    fn an_object_may_ask_to_be_left_encrypted() {
+        for value in ["disabled", "Disabled", "DISABLED"] {
+            assert_eq!(
+                outcome(json!({ "annotations": { KUSTOMIZE_DECRYPT: value } })),
+                Some(false),
+                "{value}"
+            );
+        }
+        // Anything else is opened, or is an error: another value, and a label.
+        assert_eq!(outcome(json!({ "annotations": { KUSTOMIZE_DECRYPT: "enabled" } })), None);
+        assert_eq!(outcome(json!({ "labels": { KUSTOMIZE_DECRYPT: "disabled" } })), None);
+        assert_eq!(outcome(json!({})), None);
+    }
+
+    #[test]
+    fn what_is_not_encrypted_is_left_as_it_is() {
+        let plain = json!({ "kind": "Secret", "data": { "a": STANDARD.encode("plain"), "b": "no base64!" } });
+        assert!(object(&plain, &Keyring::default()).is_ok_and(|opened| opened.is_none()));
+        let map = json!({ "kind": "ConfigMap", "data": { "a": "mac: ENC[" } });
+        assert!(object(&map, &Keyring::default()).is_ok_and(|opened| opened.is_none()));
+    }
+}

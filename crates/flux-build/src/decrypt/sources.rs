@@ -138,3 +138,57 @@ fn list<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
 fn texts<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a str> {
     list(value, field).filter_map(Value::as_str)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use file_tree::MemoryTree;
+
+    /// What stays closed, or which files were opened.
+    fn open_all(texts: &[(&str, &str)]) -> Result<Vec<String>, (String, String)> {
+        let files = MemoryTree::from_texts(texts.iter().copied()).unwrap();
+        let root = TreePath::root();
+        let text = files.read(&TreePath::parse("kustomization.yaml").unwrap()).unwrap().into_owned();
+        match sources(&files, &root, &text, &Keyring::default()) {
+            Ok(opened) => Ok(opened.keys().map(ToString::to_string).collect()),
+            Err(Closed { path, why: Unopened::Failed(error) }) => Err((path.to_string(), error.to_string())),
+            Err(Closed { path, why: Unopened::Wanted(_) }) => Err((path.to_string(), "wanted".to_owned())),
+        }
+    }
+
+    fn encrypted(size: usize) -> String {
+        format!("a: 1\nsops:\n  mac: ENC[x]\n#{}\n", "x".repeat(size))
+    }
+
+    #[test]
+    fn an_encrypted_file_over_5_mib_is_refused_and_others_are_not_looked_at() {
+        let named = "secretGenerator: [{name: s, files: [key.yaml=big.yaml]}]\n";
+        let large = encrypted(LARGEST);
+        let (path, problem) = open_all(&[("kustomization.yaml", named), ("big.yaml", &large)]).unwrap_err();
+        assert_eq!(path, "big.yaml");
+        assert!(problem.contains(&LARGEST.to_string()), "{problem}");
+        let plain = "x".repeat(LARGEST + 1);
+        assert_eq!(open_all(&[("kustomization.yaml", named), ("big.yaml", &plain)]), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn generators_and_patches_are_followed_through_folders_and_nothing_else() {
+        let broken = encrypted(0);
+        let closed = |texts: &[(&str, &str)]| open_all(texts).unwrap_err().0;
+        let in_base = [("kustomization.yaml", "resources: [base]\n"), ("base/s.yaml", broken.as_str())];
+        let names = "secretGenerator: [{name: s, files: [s.yaml]}]\n";
+        assert_eq!(closed(&[&in_base[..], &[("base/kustomization.yaml", names)]].concat()), "base/s.yaml");
+        let patch = "patches: [{path: s.yaml}]\n";
+        assert_eq!(closed(&[&in_base[..], &[("base/kustomization.yaml", patch)]].concat()), "base/s.yaml");
+        let component = [("kustomization.yaml", "components: [c]\n"), ("c/s.yaml", broken.as_str())];
+        assert_eq!(closed(&[&component[..], &[("c/kustomization.yaml", names)]].concat()), "c/s.yaml");
+        // The format is that of the key, so this one does not carry the mark of its format.
+        let as_env = "secretGenerator: [{name: s, files: [x.env=s.yaml]}]\n";
+        let other = open_all(&[("kustomization.yaml", as_env), ("s.yaml", &broken)]);
+        assert_eq!(other, Ok(Vec::new()));
+        // References that lead nowhere, out or to other hosts are kustomize's to report.
+        let odd = "secretGenerator: [{name: s, files: [missing, ../out]}]\n\
+                   patches: [{path: 'https://example.org/p.yaml'}]\nresources: ['https://example.org/x']\n";
+        assert_eq!(open_all(&[("kustomization.yaml", odd)]), Ok(Vec::new()));
+    }
+}

@@ -148,7 +148,7 @@ fn options(run: &Run<'_>) -> Result<flux_apply::Options, InvalidRule> {
 }
 
 /// Jobs that delete themselves: gone means done.
-fn jobs_with_ttl(objects: &[Value]) -> Vec<ObjectId> {
+pub(super) fn jobs_with_ttl(objects: &[Value]) -> Vec<ObjectId> {
     let is_job = |object: &&Value| {
         object.get("kind").and_then(Value::as_str) == Some("Job")
             && object.pointer("/spec/ttlSecondsAfterFinished").is_some_and(|ttl| !ttl.is_null())

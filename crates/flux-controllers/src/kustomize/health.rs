@@ -222,11 +222,15 @@ impl Eyes<'_> {
     async fn status(&self, id: &ObjectId) -> Status {
         match self.cluster.get(id).await {
             Ok(Some(object)) => self.judge.judge(&object, Timestamp::now().as_second()).status,
-            Ok(None) if self.jobs.contains(id) => Status::Current,
-            Ok(None) => Status::NotFound,
+            Ok(None) => gone(id, self.jobs),
             Err(_) => Status::Unknown,
         }
     }
+}
+
+/// What is not there has not come yet, unless it was to delete itself when it is done.
+fn gone(id: &ObjectId, jobs: &[ObjectId]) -> Status {
+    if jobs.contains(id) { Status::Current } else { Status::NotFound }
 }
 
 /// The objects whose health counts: all that were applied with `wait`, else those named. Never itself.
@@ -251,5 +255,75 @@ fn health_check_id(reference: &flux_api::meta::ObjectReference) -> ObjectId {
         kind: reference.kind.clone(),
         namespace: reference.namespace.clone().unwrap_or_default(),
         name: reference.name.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn kustomization(more: Value) -> Kustomization {
+        let mut spec =
+            json!({ "interval": "1h", "prune": true, "sourceRef": { "kind": "Bucket", "name": "b" } });
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serde_json::from_value(json!({
+            "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": { "name": "apps", "namespace": "flux-system" }, "spec": spec,
+        }))
+        .unwrap()
+    }
+
+    fn id(text: &str) -> ObjectId {
+        ObjectId::from_inventory(text, "v1").unwrap()
+    }
+
+    #[test]
+    fn nobody_waits_for_itself_and_names_count_only_without_wait() {
+        let applied =
+            || vec![id("flux-system_apps_kustomize.toolkit.fluxcd.io_Kustomization"), id("a_b__Secret")];
+        let all =
+            kustomization(json!({ "wait": true, "healthChecks": [{ "kind": "Deployment", "name": "d" }] }));
+        assert_eq!(watched(&all, applied()), [id("a_b__Secret")]);
+        let named = kustomization(json!({ "healthChecks": [
+            { "kind": "Deployment", "name": "d" },
+            { "apiVersion": "v1", "kind": "Secret", "name": "s", "namespace": "n" },
+        ]}));
+        // Without a version it is apps/v1; a namespace that is not given stays empty.
+        assert_eq!(watched(&named, applied()), [id("_d_apps_Deployment"), id("n_s__Secret")]);
+        assert!(watched(&kustomization(json!({})), applied()).is_empty());
+    }
+
+    #[test]
+    fn a_job_that_deletes_itself_is_done_when_it_is_gone() {
+        let job = |name: &str, ttl: Value| {
+            json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": name, "namespace": "n" },
+                "spec": { "ttlSecondsAfterFinished": ttl } })
+        };
+        let other =
+            json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": "n" } });
+        let jobs =
+            super::super::apply::jobs_with_ttl(&[job("ends", json!(0)), job("stays", Value::Null), other]);
+        let named: Vec<&str> = jobs.iter().map(|id| id.name.as_str()).collect();
+        assert_eq!(named, ["ends"]);
+        assert_eq!(gone(&jobs[0], &jobs), Status::Current);
+        assert_eq!(gone(&id("n_s__Secret"), &jobs), Status::NotFound);
+    }
+
+    #[test]
+    fn a_failed_object_ends_a_wait_at_once_unless_the_gate_is_on() {
+        let open = |fail_fast, statuses: &[Status]| {
+            let objects = statuses.iter().enumerate();
+            let objects = objects.map(|(at, status)| (id(&format!("n_{at}__Secret")), *status)).collect();
+            Open { objects, fail_fast }
+        };
+        let mixed = [Status::InProgress, Status::Failed];
+        assert!(open(true, &mixed).is_settled() && !open(false, &mixed).is_settled());
+        assert!(open(false, &[Status::Failed]).is_settled(), "there is nothing left to wait for");
+        assert_eq!(open(true, &[]).problem(), None);
+        let early = "failed early due to stalled resources: [Secret/n/1 status: 'Failed']";
+        assert_eq!(open(true, &mixed).problem().as_deref(), Some(early));
+        let late = "timeout waiting for: [Secret/n/0 status: 'InProgress', Secret/n/1 status: 'Failed']";
+        assert_eq!(open(false, &mixed).problem().as_deref(), Some(late));
     }
 }

@@ -31,3 +31,18 @@ pub fn jittered(interval: Duration, percent: u8) -> Duration {
     let share = f64::from(percent.min(99)) / 100.0;
     interval.mul_f64(1.0 + share * (2.0 * rand::random::<f64>() - 1.0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_spread_by_a_few_percent_to_both_sides() {
+        let hour = Duration::from_secs(3600);
+        assert_eq!(jittered(hour, 0), hour);
+        let seen: Vec<f64> = (0..1000).map(|_| jittered(hour, 5).as_secs_f64()).collect();
+        assert!(seen.iter().all(|seconds| (3420.0..=3780.0).contains(seconds)), "{seen:?}");
+        let early = seen.iter().filter(|seconds| **seconds < 3600.0).count();
+        assert!((100..900).contains(&early), "{early} of 1000 are early");
+    }
+}

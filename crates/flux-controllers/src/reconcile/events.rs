@@ -24,6 +24,7 @@ const WAITING: usize = 1024;
 const SAME_EVENT: Duration = Duration::from_secs(600);
 const REMEMBERED: usize = 4096;
 const POST_TRIES: u32 = 4;
+const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_NOTE: usize = 32 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +77,8 @@ impl Events {
         tokio::spawn(recorder.run(told));
         let posts = address.map(|address| {
             let (posts, told) = mpsc::channel(WAITING);
-            tokio::spawn(Poster { controller, instance, address, http: reqwest::Client::new() }.run(told));
+            let (http, first_wait) = (reqwest::Client::new(), FIRST_WAIT);
+            tokio::spawn(Poster { controller, instance, address, http, first_wait }.run(told));
             posts
         });
         Self { records, posts, dropped: Arc::default() }
@@ -222,6 +224,8 @@ struct Poster {
     instance: String,
     address: String,
     http: reqwest::Client,
+    /// Before the second try; twice as long before the next, and so on.
+    first_wait: Duration,
 }
 
 impl Poster {
@@ -242,7 +246,7 @@ impl Poster {
             "reportingController": self.controller,
             "reportingInstance": self.instance,
         });
-        let mut delay = Duration::from_millis(500);
+        let mut delay = self.first_wait;
         for _ in 0..POST_TRIES {
             let answer =
                 self.http.post(&self.address).json(&body).timeout(Duration::from_secs(5)).send().await;
@@ -285,6 +289,10 @@ mod tests {
         .unwrap();
         let found: Vec<_> = event_annotations(&object).collect();
         assert_eq!(found, [("event.toolkit.fluxcd.io/commit".to_owned(), "sha1:1".to_owned())]);
+        // What the object says counts more than what the controller says under the same name.
+        let mut metadata = BTreeMap::from([("event.toolkit.fluxcd.io/commit".to_owned(), "ours".to_owned())]);
+        metadata.extend(event_annotations(&object));
+        assert_eq!(metadata.into_values().collect::<Vec<_>>(), ["sha1:1"]);
     }
 
     /// An API server that never answers a write: the message is posted all the same.
@@ -319,6 +327,69 @@ mod tests {
             events.tell(kind, &object, happening(&format!("{number}"), Severity::Trace));
         }
         assert!(events.dropped() >= 9, "{}", events.dropped());
+    }
+
+    /// What a listener hears that answers with these one after the other, the last of them for ever.
+    async fn posted(answers: &'static [u16], severity: Severity) -> Vec<serde_json::Value> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let kept = heard.clone();
+        let take = move |body: axum::Json<serde_json::Value>| {
+            let mut kept = kept.lock().unwrap();
+            let answer = answers[kept.len().min(answers.len() - 1)];
+            kept.push(body.0);
+            async move { http::StatusCode::from_u16(answer).unwrap() }
+        };
+        let router = axum::Router::new().fallback(axum::routing::post(take));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let poster = Poster {
+            controller: "test-controller",
+            instance: "test-0".to_owned(),
+            address,
+            http: reqwest::Client::new(),
+            first_wait: Duration::from_millis(1),
+        };
+        let object: DynamicObject = serde_json::from_value(json!({
+            "metadata": { "name": "a", "namespace": "apps", "uid": "1-2", "resourceVersion": "7" },
+        }))
+        .unwrap();
+        let told = Told {
+            involved: reference(&flux_api::kinds::KUSTOMIZATION, &object),
+            happening: Happening {
+                severity,
+                reason: "Because".to_owned(),
+                message: "it happened".to_owned(),
+                metadata: BTreeMap::from([("group/revision".to_owned(), "main@sha1:1".to_owned())]),
+            },
+            at: "2026-01-02T03:04:05Z".parse().unwrap(),
+        };
+        poster.post(&told).await;
+        let heard = heard.lock().unwrap();
+        heard.clone()
+    }
+
+    #[tokio::test]
+    async fn an_event_is_posted_as_flux_writes_it() {
+        let event = json!({
+            "involvedObject": {
+                "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "name": "a",
+                "namespace": "apps", "uid": "1-2", "resourceVersion": "7",
+            },
+            "severity": "info", "timestamp": "2026-01-02T03:04:05Z", "message": "it happened",
+            "reason": "Because", "metadata": { "group/revision": "main@sha1:1" },
+            "reportingController": "test-controller", "reportingInstance": "test-0",
+        });
+        assert_eq!(posted(&[202], Severity::Info).await, [event]);
+        assert_eq!(posted(&[202], Severity::Error).await[0]["severity"], "error");
+    }
+
+    #[tokio::test]
+    async fn a_post_is_tried_again_unless_it_was_told_before_or_refused() {
+        assert_eq!(posted(&[503, 500, 202], Severity::Info).await.len(), 3);
+        assert_eq!(posted(&[429], Severity::Info).await.len(), 1, "it was told before");
+        assert_eq!(posted(&[400], Severity::Info).await.len(), 1, "it will be refused again");
+        assert_eq!(posted(&[503], Severity::Info).await.len(), POST_TRIES as usize, "there is an end");
     }
 
     #[test]

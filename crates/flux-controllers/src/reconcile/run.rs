@@ -342,4 +342,64 @@ mod tests {
         assert_eq!(judge(object(1, "one", None), None), Attention::Gone);
         assert_eq!(judge(object(1, "two", None), None), Attention::None);
     }
+
+    struct Panics;
+
+    impl Reconcile for Panics {
+        fn kind(&self) -> &'static Kind {
+            &flux_api::kinds::KUSTOMIZATION
+        }
+
+        fn reconcile(self: Arc<Self>, object: Arc<DynamicObject>, _: Worker) -> BoxFuture<'static, Next> {
+            Box::pin(async move {
+                assert_ne!(object.name_any(), "a", "this one is bad");
+                Next::OnChange
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_ends_one_run_and_is_tried_again_later() {
+        let nobody = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
+        });
+        let client = kube::Client::new(nobody, "default");
+        let kind = &flux_api::kinds::KUSTOMIZATION;
+        let cache = Arc::new(Cache::new(client.clone(), None));
+        let store = cache.watch(&super::super::Watched::kind(kind));
+        for name in ["a", "b"] {
+            let metadata = json!({ "name": name, "namespace": "n" });
+            let object = json!({ "apiVersion": "v1", "kind": "Any", "metadata": metadata });
+            store.put(Arc::new(serde_json::from_value(object).unwrap()));
+        }
+        let metrics = Metrics::default();
+        let work = Work {
+            reconciler: Arc::new(Panics),
+            cache,
+            queue: Arc::new(Queue::default()),
+            pace: Pace {
+                concurrent: 1,
+                least_retry: Duration::from_millis(1),
+                most_retry: Duration::from_secs(1),
+            },
+            shard: Shard::default(),
+            metrics: metrics.clone(),
+            resumer: Resumer {
+                client: client.clone(),
+                events: super::super::Events::start(client, "test-controller", None),
+            },
+        };
+        let permits = Arc::new(Semaphore::new(1));
+        let run = async |name: &str| {
+            work.queue.add(ObjectKey::new("n", name), Cause::Request);
+            let taken = work.queue.next().await.unwrap();
+            let permit = permits.clone().acquire_owned().await.unwrap();
+            turn(&work, taken, permits.clone(), permit).await
+        };
+        assert_eq!(run("a").await, Next::Backoff);
+        assert_eq!(run("b").await, Next::OnChange);
+        let page = metrics.page();
+        let counted = "controller_runtime_reconcile_panics_total{controller=\"kustomization\"} 1";
+        assert!(page.contains(counted), "{page}");
+    }
 }

@@ -1,6 +1,7 @@
 //! Kustomization: several sources as one tree, bases from elsewhere, and a source that is down.
 
-use flux_api::kinds::{GIT_REPOSITORY, KUSTOMIZATION};
+use flux_api::kinds::{EXTERNAL_ARTIFACT, GIT_REPOSITORY, KUSTOMIZATION};
+use kube::api::Patch;
 use serde_json::json;
 use testbed::Cluster;
 
@@ -8,10 +9,40 @@ use crate::flux::{Flux, ready};
 use crate::kustomization::{BOTH, applied, config_map, config_maps, push, spec, start, value};
 
 crate::parity_stories!(
+    an_external_artifact_is_taken_from_whoever_made_it,
     several_sources_are_one_tree_and_each_wakes_it,
     a_remote_base_is_fetched_unless_that_is_forbidden,
     a_source_that_is_down_does_not_stop_what_it_brought,
 );
+
+/// Its maker is not among our controllers, and says nothing but where the files are.
+async fn an_external_artifact_is_taken_from_whoever_made_it(cluster: &Cluster) {
+    let flux =
+        Flux::start_with(cluster, BOTH, |options| options.kustomize.gates.external_artifact = true).await;
+    flux.fleet.commit("first", &[("apps/a.yaml", &config_map("a", "one"))]).unwrap();
+    flux.git_repository("fleet").await;
+    let mut artifact = flux.ready(&GIT_REPOSITORY, "fleet").await["status"]["artifact"].clone();
+    artifact["path"] = json!("elsewhere/fleet.tar.gz");
+    artifact["revision"] = json!("latest@sha256:1");
+    artifact["metadata"] = json!({ "org.opencontainers.image.revision": "main@sha1:1" });
+    let maker = json!({ "sourceRef": { "apiVersion": "example.org/v1", "kind": "Maker", "name": "m" } });
+    flux.apply(&EXTERNAL_ARTIFACT, "made", maker).await;
+    let source = json!({ "sourceRef": { "kind": "ExternalArtifact", "name": "made" } });
+    flux.apply(&KUSTOMIZATION, "apps", spec(&flux, "apps", source)).await;
+    flux.not_ready(&KUSTOMIZATION, "apps", "ArtifactFailed").await;
+    let status = Patch::Merge(json!({ "status": { "artifact": artifact } }));
+    flux.api(&EXTERNAL_ARTIFACT).patch_status("made", &Default::default(), &status).await.unwrap();
+    let object = flux.ready(&KUSTOMIZATION, "apps").await;
+    assert_eq!(object["status"]["lastAppliedRevision"], "latest@sha256:1");
+    // What it was made from is told, too.
+    assert_eq!(object["status"]["lastAppliedOriginRevision"], "main@sha1:1");
+    let metadata = json!({ "revision": "latest@sha256:1", "originRevision": "main@sha1:1" });
+    assert_eq!(object["status"]["history"][0]["metadata"], metadata);
+    let told = flux.told("apps", "Reconciliation finished in ").await;
+    let annotations = told.metadata.annotations.unwrap_or_default();
+    assert_eq!(annotations["kustomize.toolkit.fluxcd.io/originRevision"], "main@sha1:1");
+    assert_eq!(value(&config_maps(cluster, &flux).get("a").await.unwrap()), "one");
+}
 
 async fn second_repository(flux: &Flux, files: &[(&str, &str)]) -> testbed::git_server::Repository {
     let other = flux.server.create("other").unwrap();

@@ -19,6 +19,7 @@ use crate::flux::{Flux, ready};
 
 crate::stories!(
     of_two_replicas_one_works_and_the_other_takes_over_when_it_is_killed,
+    a_standby_serves_no_artifacts_but_takes_events,
     a_shard_works_on_its_own_objects_and_sees_all_sources,
     metrics_tell_of_each_object_and_forget_what_is_gone,
     events_reach_the_cluster_and_the_address_they_are_sent_to,
@@ -110,6 +111,49 @@ async fn of_two_replicas_one_works_and_the_other_takes_over_when_it_is_killed(cl
     // Stopped, it gives the leases back.
     standby.stop().await;
     assert_eq!(holder("source-controller-leader-election").await, "");
+}
+
+async fn a_standby_serves_no_artifacts_but_takes_events(cluster: &Cluster) {
+    let flux = Flux::start(cluster, &[]).await;
+    let election = ElectionOptions {
+        namespace: flux.namespace.name().to_owned(),
+        lease_duration: Duration::from_secs(60),
+        renew_deadline: Duration::from_secs(40),
+        retry_period: Duration::from_millis(200),
+        release_on_cancel: true,
+    };
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let replica = |number: usize, [files, events, health]: [SocketAddr; 3]| {
+        let both = [Controller::Source, Controller::Notification];
+        let mut replica = options(&flux, folders[number].path(), &both);
+        crate::notification::here(&mut replica);
+        replica.notification.events_addr = events;
+        ManagerOptions {
+            election: Some(election.clone()),
+            storage_addr: files,
+            health_addr: Some(health),
+            ..replica
+        }
+    };
+    let addresses = || [free_address(), free_address(), free_address()];
+    let leader = Manager::start(cluster.client(), replica(0, addresses())).await.unwrap();
+    let at @ [files, events, health] = addresses();
+    let standby = tokio::spawn(Manager::start(cluster.client(), replica(1, at)));
+    until(health, "/readyz", "is a standby", |status, _| status == 503).await;
+    assert!(reqwest::get(format!("http://{files}/")).await.is_err(), "nobody may find artifacts here");
+    let event = json!({
+        "involvedObject": { "kind": "Kustomization", "namespace": flux.namespace.name(), "name": "apps" },
+        "severity": "info", "timestamp": "2026-01-02T03:04:05Z", "message": "done", "reason": "Done",
+        "reportingController": "kustomize-controller",
+    });
+    let post = reqwest::Client::new().post(format!("http://{events}")).json(&event);
+    assert_eq!(post.send().await.unwrap().status(), 202);
+    assert!(!standby.is_finished());
+
+    leader.stop().await;
+    let standby = standby.await.unwrap().unwrap();
+    until(files, "/", "lists what there is", |status, _| status == 200).await;
+    standby.stop().await;
 }
 
 async fn a_suspension_with_an_end_ends_by_itself_and_one_without_does_not(cluster: &Cluster) {
@@ -230,7 +274,7 @@ async fn metrics_tell_of_each_object_and_forget_what_is_gone(cluster: &Cluster) 
 
 async fn events_reach_the_cluster_and_the_address_they_are_sent_to(cluster: &Cluster) {
     let flux = Flux::start(cluster, &[]).await;
-    let commit = flux.fleet.commit("first", &[("a.yaml", "a: 1\n")]).unwrap();
+    flux.fleet.commit("first", &[("a.yaml", "a: 1\n")]).unwrap();
     let (folder, sink) = (tempfile::tempdir().unwrap(), WebhookSink::start().unwrap());
     let told = ManagerOptions {
         events_addr: Some(sink.url()),
@@ -240,27 +284,31 @@ async fn events_reach_the_cluster_and_the_address_they_are_sent_to(cluster: &Clu
     flux.git_repository("fleet").await;
     let object = flux.ready(&GIT_REPOSITORY, "fleet").await;
     assert_eq!(ready(&object).1, "Succeeded");
+    let annotation = json!({ "metadata": { "annotations": { "event.toolkit.fluxcd.io/env": "prod" } } });
+    let annotate = Patch::Merge(annotation);
+    flux.api(&GIT_REPOSITORY).patch("fleet", &Default::default(), &annotate).await.unwrap();
+    let commit = flux.fleet.commit("second", &[("a.yaml", "a: 2\n")]).unwrap();
+    let revision = format!("main@sha1:{commit}");
+    flux.reconcile(&GIT_REPOSITORY, "fleet").await;
 
-    let received = sink.await_request("an event", |request| {
-        request.json().is_ok_and(|event| event["reason"] == "NewArtifact")
+    let received = sink.await_request("tells of the second commit", |request| {
+        request.json().is_ok_and(|event| {
+            event["reason"] == "NewArtifact"
+                && event["metadata"]["source.toolkit.fluxcd.io/revision"] == revision.as_str()
+        })
     });
     let event: Value = received.await.unwrap().json().unwrap();
     assert_eq!(event["severity"], "info");
     assert_eq!(event["reportingController"], "source-controller");
     assert_eq!(event["involvedObject"]["kind"], "GitRepository");
     assert_eq!(event["involvedObject"]["uid"], object["metadata"]["uid"]);
-    assert_eq!(
-        event["metadata"]["source.toolkit.fluxcd.io/revision"],
-        format!("main@sha1:{commit}"),
-        "{event}"
-    );
-    let events: Api<k8s_openapi::api::core::v1::Event> =
-        Api::namespaced(cluster.client(), flux.namespace.name());
-    let recorded = events.list(&Default::default()).await.unwrap();
-    let ours = recorded.iter().find(|event| event.reason.as_deref() == Some("NewArtifact")).unwrap();
-    assert_eq!(ours.type_.as_deref(), Some("Normal"));
+    assert!(event["metadata"]["source.toolkit.fluxcd.io/digest"].is_string(), "{event}");
+    assert_eq!(event["metadata"]["event.toolkit.fluxcd.io/env"], "prod");
+    let ours = flux.told("fleet", "stored artifact for commit 'second'").await;
+    assert_eq!((ours.reason.as_deref(), ours.type_.as_deref()), (Some("NewArtifact"), Some("Normal")));
     let annotations = ours.metadata.annotations.clone().unwrap_or_default();
-    assert_eq!(annotations["source.toolkit.fluxcd.io/revision"], format!("main@sha1:{commit}"));
+    assert_eq!(annotations["source.toolkit.fluxcd.io/revision"], revision);
+    assert_eq!(annotations["event.toolkit.fluxcd.io/env"], "prod");
     // Traces stay beside the object.
     let sent = sink.received();
     assert!(sent.iter().all(|request| request.json().unwrap()["severity"] != "trace"));

@@ -39,6 +39,7 @@ mod kustomization_self_management;
 mod kustomization_sources;
 mod kustomization_swap;
 mod kustomization_teardown;
+mod kustomization_told;
 mod notification;
 mod oci_repository;
 mod receivers;
