@@ -8,20 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use file_tree::TreePath;
-use flux_api::Object;
 use flux_api::kinds::{BUCKET, Kind};
 use flux_api::revision::Revision;
-use flux_api::secret::SecretString;
-use flux_api::source::{Bucket, BucketProvider, BucketSTS, BucketSpec, BucketStatus, STSProvider};
-use flux_remote::bucket::{Index, Keys, Store};
-use flux_remote::cloud::Provider;
+use flux_api::source::{Bucket, BucketSpec, BucketStatus};
+use flux_remote::bucket::{Index, Store};
 use flux_remote::ignore::{self, Ignore};
-use flux_remote::transport::Transport;
+use flux_remote::transport::shown_text;
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::jiff::Timestamp;
 
-use super::access::Secrets;
-use super::cloud::Asker;
+use super::bucket_login;
 use super::oci_repository::Kept;
 use super::skeleton::{Failure, Fetched, Job, Remote, Source};
 use crate::artifact::tree::{ArtifactTree, TreeWriter};
@@ -48,12 +43,14 @@ impl Source for Buckets {
 
     fn remote(&self, job: &Job<'_, Self>) -> Option<Remote> {
         let spec = &job.object.spec;
-        let url = format!("{}/{}", spec.endpoint, spec.bucket_name);
-        Some(Remote::new(KIND, &url, spec, format!("bucket {} at {}", spec.bucket_name, spec.endpoint)))
+        // Azure's endpoints may hold a signature.
+        let endpoint = shown_text(&spec.endpoint);
+        let url = format!("{endpoint}/{}", spec.bucket_name);
+        Some(Remote::new(KIND, &url, spec, format!("bucket {} at {endpoint}", spec.bucket_name)))
     }
 
     async fn fetch(&self, job: &mut Job<'_, Self>) -> Result<Fetched, Failure> {
-        let store = connect(job).await?;
+        let store = bucket_login::connect(job).await?;
         let spec = &job.object.spec;
         let limit = spec.timeout().to_std();
         let listed = job.worker.outside(in_time(limit, list(&store, spec))).await;
@@ -101,139 +98,6 @@ async fn in_time<T>(limit: Duration, work: impl Future<Output = Result<T, String
         Ok(result) => result,
         Err(_) => Err(format!("no answer within {} s", limit.as_secs())),
     }
-}
-
-async fn connect(job: &Job<'_, Buckets>) -> Result<Store, Failure> {
-    let spec = &job.object.spec;
-    let namespace = Object::namespace(job.object);
-    if spec.service_account_name.is_some() && !job.ctx.identity.object_level {
-        let message = "to use spec.serviceAccountName for provider authentication please enable the ObjectLevelWorkloadIdentity feature gate in the controller";
-        return Err(Failure::fetch("FeatureGateDisabled", message).stalled());
-    }
-    if let Some(problem) = unsupported_sts(spec) {
-        return Err(Failure::fetch("InvalidSTSConfiguration", problem).stalled());
-    }
-    let refused = |message: String| Failure::fetch("AuthenticationFailed", message);
-    let secrets = Secrets { client: &job.ctx.client, namespace };
-    let proxy = secrets.transport(None, spec.proxy_secret_ref.as_ref()).await;
-    let proxy = proxy.map_err(|error| refused(format!("failed to get proxy URL: {error}")))?.proxy;
-    let transport = secrets.transport(spec.cert_secret_ref.as_ref(), None).await;
-    let mut transport = transport.map_err(|error| refused(format!("failed to get TLS config: {error}")))?;
-    transport.proxy = proxy;
-    let keys = match &spec.secret_ref {
-        Some(reference) => {
-            let data = secrets.get(&reference.name).await.map_err(|error| refused(error.to_string()))?;
-            match spec.provider() {
-                BucketProvider::Generic | BucketProvider::Aws => {
-                    let incomplete = || {
-                        let name = &reference.name;
-                        refused(format!(
-                            "invalid '{name}' secret data: required fields 'accesskey' and 'secretkey'"
-                        ))
-                    };
-                    let access_key = data.text("accesskey").map_err(|error| refused(error.to_string()))?;
-                    let access_key = access_key.ok_or_else(incomplete)?;
-                    let secret_key = data.secret_text("secretkey").map_err(|_| incomplete())?;
-                    Some(Keys { access_key, secret_key, session_token: None })
-                }
-                provider @ (BucketProvider::Gcp | BucketProvider::Azure) => {
-                    return Err(unsupported(provider));
-                }
-            }
-        }
-        None => ambient_keys(job, spec, &transport).await?,
-    };
-    Store::new(&spec.endpoint, spec.insecure, spec.region.as_deref(), keys, &transport)
-        .map_err(|error| refused(error.to_string()))
-}
-
-fn unsupported_sts(spec: &BucketSpec) -> Option<String> {
-    let sts = spec.sts.as_ref()?;
-    let sts_provider = match sts.provider {
-        STSProvider::Aws => "aws",
-        STSProvider::Ldap => "ldap",
-    };
-    let not_required =
-        |field: &str| Some(format!("spec.sts.{field} is not required for the '{sts_provider}' STS provider"));
-    match (spec.provider(), sts.provider) {
-        (BucketProvider::Aws, STSProvider::Aws) if sts.secret_ref.is_some() => not_required("secretRef"),
-        (BucketProvider::Aws, STSProvider::Aws) if sts.cert_secret_ref.is_some() => {
-            not_required("certSecretRef")
-        }
-        (BucketProvider::Aws, STSProvider::Aws) | (BucketProvider::Generic, STSProvider::Ldap) => None,
-        (provider @ (BucketProvider::Aws | BucketProvider::Generic), _) => {
-            Some(format!("STS provider '{sts_provider}' is not supported for '{provider}' bucket provider"))
-        }
-        (provider, _) => Some(format!("STS configuration is not supported for '{provider}' bucket provider")),
-    }
-}
-
-/// Keys that a store gives to somebody its directory knows.
-async fn ldap_keys(job: &Job<'_, Buckets>, sts: &BucketSTS, transport: &Transport) -> Result<Keys, Failure> {
-    let refused = |message: String| Failure::fetch("AuthenticationFailed", message);
-    let secrets = Secrets { client: &job.ctx.client, namespace: Object::namespace(job.object) };
-    let (mut username, mut password) = (String::new(), SecretString::default());
-    if let Some(reference) = &sts.secret_ref {
-        let data = secrets
-            .get(&reference.name)
-            .await
-            .map_err(|error| refused(format!("failed to get STS secret: {error}")))?;
-        let incomplete = || {
-            let name = &reference.name;
-            refused(format!(
-                "invalid '{name}' secret data for 'ldap' STS provider: required fields username, password"
-            ))
-        };
-        let text = data.text("username").map_err(|error| refused(error.to_string()))?;
-        username = text.filter(|text| !text.is_empty()).ok_or_else(incomplete)?;
-        password = data.secret_text("password").map_err(|_| incomplete())?;
-    }
-    let own = secrets
-        .transport(sts.cert_secret_ref.as_ref(), None)
-        .await
-        .map_err(|error| refused(format!("failed to get STS TLS config: {error}")))?;
-    let transport = Transport { proxy: transport.proxy.clone(), ..own };
-    flux_remote::cloud::ldap_keys(&sts.endpoint, &username, &password, &transport, Timestamp::now())
-        .await
-        .map_err(|error| refused(error.to_string()))
-}
-
-/// Without a Secret: nobody at a generic store, the identity we or the object run as at a cloud.
-async fn ambient_keys(
-    job: &Job<'_, Buckets>,
-    spec: &BucketSpec,
-    transport: &Transport,
-) -> Result<Option<Keys>, Failure> {
-    match spec.provider() {
-        BucketProvider::Generic => match &spec.sts {
-            Some(sts) => ldap_keys(job, sts, transport).await.map(Some),
-            None => Ok(None),
-        },
-        provider @ (BucketProvider::Gcp | BucketProvider::Azure) => Err(unsupported(provider)),
-        BucketProvider::Aws => {
-            let refused = |message: String| Failure::fetch("AuthenticationFailed", message);
-            let transport = Transport { proxy: transport.proxy.clone(), ..Transport::default() };
-            let (name, namespace) = (spec.service_account_name.as_deref(), Object::namespace(job.object));
-            let identity = &job.ctx.identity;
-            let account =
-                identity.account(namespace, Provider::Aws, name, &transport).await.map_err(refused)?;
-            let (region, sts) = (spec.region.as_deref(), spec.sts.as_ref().map(|sts| sts.endpoint.as_str()));
-            let keys = identity.cloud.aws_keys(region, sts, account.as_ref(), &transport, Timestamp::now());
-            let (keys, event) = keys.await.map_err(|error| refused(error.to_string()))?;
-            identity.count(Asker { kind: "Bucket", namespace, name: &job.key().name }, event);
-            Ok(Some(keys))
-        }
-    }
-}
-
-fn unsupported(provider: BucketProvider) -> Failure {
-    let message = match provider {
-        BucketProvider::Aws => {
-            "a bucket of the provider 'aws' without secretRef is not supported yet".to_owned()
-        }
-        provider => format!("buckets of the provider '{provider}' are not supported yet"),
-    };
-    Failure::fetch("InvalidProviderConfiguration", message).stalled()
 }
 
 /// What a bucket holds, and the rules it brings along.

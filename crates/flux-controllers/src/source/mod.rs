@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod bucket;
+mod bucket_login;
 pub mod chart_build;
 pub mod chart_download;
 pub mod cloud;

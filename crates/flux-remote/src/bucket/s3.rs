@@ -2,25 +2,19 @@
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::time::Duration;
 
-use futures::StreamExt;
 use jiff::Timestamp;
 use reqwest::{Response, StatusCode};
 use url::Url;
 
+use super::http::{FIRST_WAIT, LARGEST_COMPLAINT, LARGEST_PAGE, Pages, TRIES, body, may_pass};
 use super::signature::{self, encode};
 use super::xml::{self, Piece};
-use super::{Error, Keys};
+use super::{Error, Keys, Object};
 use crate::transport::{Transport, causes, shown};
 
-const LARGEST_PAGE: usize = 16 << 20;
-const LARGEST_COMPLAINT: usize = 64 << 10;
-const MOST_OBJECTS: usize = 1_000_000;
-const TRIES: u32 = 4;
-
-/// A place that holds buckets.
-pub struct Store {
+/// A place that holds buckets and speaks S3.
+pub struct S3 {
     client: reqwest::Client,
     endpoint: Url,
     /// Where none is given, the store says which one it is in.
@@ -29,14 +23,7 @@ pub struct Store {
     keys: Option<Keys>,
 }
 
-/// An object as it came.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Object {
-    pub etag: String,
-    pub bytes: Vec<u8>,
-}
-
-impl Store {
+impl S3 {
     /// `endpoint` is host and port, as in a Bucket's spec.
     pub fn new(
         endpoint: &str,
@@ -61,7 +48,7 @@ impl Store {
         Ok(Self { client: transport.client()?, endpoint: url, region: Mutex::new(region), keys })
     }
 
-    pub async fn bucket_exists(&self, bucket: &str) -> Result<bool, Error> {
+    pub(super) async fn bucket_exists(&self, bucket: &str) -> Result<bool, Error> {
         match self.send("HEAD", &self.url(bucket, "")?).await {
             Ok(_) => Ok(true),
             Err(Error::Refused { status: 404, .. }) => Ok(false),
@@ -69,15 +56,13 @@ impl Store {
         }
     }
 
-    /// Calls `each` with key and ETag of every object whose key begins with `prefix`.
-    pub async fn list(
+    pub(super) async fn list(
         &self,
         bucket: &str,
         prefix: &str,
         mut each: impl FnMut(String, String),
     ) -> Result<(), Error> {
-        let mut token: Option<String> = None;
-        let mut seen = 0;
+        let mut pages = Pages::default();
         loop {
             let mut url = self.url(bucket, "")?;
             {
@@ -89,28 +74,22 @@ impl Store {
                 if !prefix.is_empty() {
                     query.append_pair("prefix", prefix);
                 }
-                if let Some(token) = &token {
+                if let Some(token) = pages.token() {
                     query.append_pair("continuation-token", token);
                 }
             }
             let response = self.send("GET", &url).await?;
             let bytes = body(response, LARGEST_PAGE, "a list of objects").await?;
             let page = Page::read(&String::from_utf8_lossy(&bytes))?;
-            seen += page.objects.len();
-            if seen > MOST_OBJECTS {
-                return Err(Error::TooMany(MOST_OBJECTS));
-            }
+            let count = page.objects.len();
             page.objects.into_iter().for_each(|(key, etag)| each(key, etag));
-            match page.next {
-                Some(next) if token.as_ref() != Some(&next) => token = Some(next),
-                Some(_) => return Err(Error::Answer("the list of objects does not end".to_owned())),
-                None => return Ok(()),
+            if !pages.turn(count, page.next)? {
+                return Ok(());
             }
         }
     }
 
-    /// An object; `None` when there is none.
-    pub async fn get(&self, bucket: &str, key: &str, largest: u64) -> Result<Option<Object>, Error> {
+    pub(super) async fn get(&self, bucket: &str, key: &str, largest: u64) -> Result<Option<Object>, Error> {
         let response = match self.send("GET", &self.url(bucket, key)?).await {
             Ok(response) => response,
             Err(Error::Refused { status: 404, .. }) => return Ok(None),
@@ -140,7 +119,7 @@ impl Store {
     }
 
     async fn send(&self, method: &'static str, url: &Url) -> Result<Response, Error> {
-        let mut wait = Duration::from_millis(250);
+        let mut wait = FIRST_WAIT;
         let mut moved = false;
         for attempt in 1.. {
             let verb = if method == "HEAD" { reqwest::Method::HEAD } else { reqwest::Method::GET };
@@ -171,7 +150,7 @@ impl Store {
                             continue;
                         }
                     }
-                    if attempt >= TRIES || !matches!(status.as_u16(), 408 | 429 | 500 | 502 | 503 | 504) {
+                    if attempt >= TRIES || !may_pass(status) {
                         return Err(refused(status, &complaint));
                     }
                 }
@@ -214,21 +193,6 @@ fn is_host_label(bucket: &str) -> bool {
         && !bucket.ends_with('-')
 }
 
-async fn body(response: Response, largest: usize, key: &str) -> Result<Vec<u8>, Error> {
-    let too_large = || Error::TooLarge { key: key.to_owned(), limit: largest as u64 };
-    let url = shown(response.url());
-    let mut bytes = Vec::new();
-    let mut chunks = response.bytes_stream();
-    while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|error| Error::Unreachable { url: url.clone(), cause: causes(error) })?;
-        if bytes.len() + chunk.len() > largest {
-            return Err(too_large());
-        }
-        bytes.extend_from_slice(&chunk);
-    }
-    Ok(bytes)
-}
-
 /// One page of a list.
 #[derive(Default)]
 struct Page {
@@ -243,7 +207,7 @@ impl Page {
         let (mut key, mut etag, mut truncated, mut encoded) = (String::new(), String::new(), false, false);
         for piece in xml::pieces(text) {
             match piece {
-                Piece::Start(name) => {
+                Piece::Start(name, _) => {
                     if name == "Contents" {
                         (key, etag) = (String::new(), String::new());
                     }
@@ -298,8 +262,8 @@ fn decode(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn store(endpoint: &str) -> Result<Store, Error> {
-        Store::new(endpoint, false, None, None, &Transport::default())
+    fn store(endpoint: &str) -> Result<S3, Error> {
+        S3::new(endpoint, false, None, None, &Transport::default())
     }
 
     #[test]

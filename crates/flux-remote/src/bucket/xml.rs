@@ -3,7 +3,8 @@
 /// A piece of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
-    Start(&'a str),
+    /// A name, and the attributes as they are written.
+    Start(&'a str, &'a str),
     Text(String),
     End(&'a str),
 }
@@ -45,11 +46,16 @@ impl<'a> Iterator for Pieces<'a> {
             if let Some(name) = inside.strip_prefix('/') {
                 return Some(Piece::End(name.trim()));
             }
-            let name = inside.trim_end_matches('/').split_ascii_whitespace().next()?;
+            let element = inside.trim_end_matches('/').trim_start();
+            let end = element.find(|c: char| c.is_ascii_whitespace()).unwrap_or(element.len());
+            let (name, attributes) = element.split_at(end);
+            if name.is_empty() {
+                return None;
+            }
             if inside.ends_with('/') {
                 self.pending = Some(name);
             }
-            return Some(Piece::Start(name));
+            return Some(Piece::Start(name, attributes.trim()));
         }
     }
 }
@@ -57,10 +63,10 @@ impl<'a> Iterator for Pieces<'a> {
 /// The text of the first element of that name.
 pub(crate) fn text_of(document: &str, name: &str) -> Option<String> {
     let mut pieces = pieces(document);
-    pieces.find(|piece| matches!(piece, Piece::Start(found) if *found == name))?;
+    pieces.find(|piece| matches!(piece, Piece::Start(found, _) if *found == name))?;
     match pieces.next()? {
         Piece::Text(text) => Some(text),
-        Piece::Start(_) | Piece::End(_) => Some(String::new()),
+        Piece::Start(..) | Piece::End(_) => Some(String::new()),
     }
 }
 
@@ -104,11 +110,11 @@ mod tests {
         assert_eq!(
             found,
             [
-                Piece::Start("a"),
-                Piece::Start("d"),
+                Piece::Start("a", "b=\"c\""),
+                Piece::Start("d", ""),
                 Piece::Text("1 & 2".into()),
                 Piece::End("d"),
-                Piece::Start("e"),
+                Piece::Start("e", ""),
                 Piece::End("e"),
                 Piece::End("a"),
             ]

@@ -6,6 +6,7 @@ use flux_api::secret::SecretString;
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use super::azure_login::{AzureLogin, STATEMENT_KIND};
 use super::{Account, Environment, Error, Token, json};
 use crate::oci::Credentials;
 use crate::transport::Transport;
@@ -74,30 +75,44 @@ pub(super) async fn token(
 ) -> Result<Token, Error> {
     if let Some(account) = account {
         let annotation = |name: &str| {
-            account.annotations.get(name).filter(|value| is_id(value)).ok_or_else(|| {
+            account.annotations.get(name).filter(|value| is_tenant(value)).ok_or_else(|| {
                 Error::Configuration(format!(
                     "azure tenant and client ID are required: the annotation {name} is missing or no id"
                 ))
             })
         };
-        return exchange(
-            env,
-            annotation(TENANT)?,
-            annotation(CLIENT)?,
-            &account.token,
-            scope,
-            transport,
-            now,
-        )
-        .await;
+        let (tenant, client) = (annotation(TENANT)?, annotation(CLIENT)?);
+        return exchange(env, tenant, client, &account.token, scope, transport, now).await;
     }
-    let federated = env.file("AZURE_FEDERATED_TOKEN_FILE")?;
-    if let (Some(tenant), Some(client), Some(token)) =
-        (env.get("AZURE_TENANT_ID"), env.get("AZURE_CLIENT_ID"), federated)
-    {
-        return exchange(env, tenant, client, &token, scope, transport, now).await;
+    let (tenant, client) = (env.get("AZURE_TENANT_ID"), env.get("AZURE_CLIENT_ID"));
+    if let (Some(tenant), Some(client)) = (tenant, client) {
+        if let Some(login) = login_of_the_pod(env, tenant, client)? {
+            return login.token(env, scope, transport, now).await;
+        }
+        if let Some(token) = env.file("AZURE_FEDERATED_TOKEN_FILE")? {
+            return exchange(env, tenant, client, &token, scope, transport, now).await;
+        }
     }
-    machine_token(env, scope, transport, now).await
+    machine_token(env, scope, client, transport, now).await
+}
+
+/// An application whose password or certificate the pod was started with.
+fn login_of_the_pod(env: &Environment, tenant: &str, client: &str) -> Result<Option<AzureLogin>, Error> {
+    let (tenant, client) = (tenant.to_owned(), client.to_owned());
+    if let Some(password) = env.get("AZURE_CLIENT_SECRET") {
+        return Ok(Some(AzureLogin::with_password(tenant, client, SecretString::new(password.to_owned()))));
+    }
+    let variable = "AZURE_CLIENT_CERTIFICATE_PATH";
+    let Some(path) = env.get(variable) else { return Ok(None) };
+    let pem =
+        std::fs::read(path).map_err(|error| Error::Configuration(format!("{variable}: {path}: {error}")))?;
+    let sends_chain = env.get("AZURE_CLIENT_SEND_CERTIFICATE_CHAIN").is_some_and(is_yes);
+    AzureLogin::with_certificate(tenant, client, &pem, sends_chain).map(Some)
+}
+
+/// As Azure's libraries read a flag.
+pub(super) fn is_yes(text: &str) -> bool {
+    text == "1" || text.eq_ignore_ascii_case("true")
 }
 
 #[derive(Deserialize)]
@@ -128,24 +143,37 @@ async fn exchange(
     transport: &Transport,
     now: Timestamp,
 ) -> Result<Token, Error> {
-    let authority = env.get("AZURE_AUTHORITY_HOST").unwrap_or("https://login.microsoftonline.com/");
-    let authority = authority.trim_end_matches('/');
-    let url = env.url("entra", format!("{authority}/{tenant}/oauth2/v2.0/token"));
-    let form = [
-        ("grant_type", "client_credentials"),
-        ("client_id", client_id),
-        ("scope", scope),
-        ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
-        ("client_assertion", assertion.expose()),
+    let address = format!("{}/{tenant}/oauth2/v2.0/token", env.authority(None));
+    let proof = [
+        ("client_assertion_type".to_owned(), SecretString::new(STATEMENT_KIND.to_owned())),
+        ("client_assertion".to_owned(), assertion.clone()),
     ];
-    let granted: Granted = json(client(transport)?.post(url).form(&form), "asking Entra for a token").await?;
+    entra(&env.url("entra", address), client_id, &proof, scope, transport, now).await
+}
+
+/// Asks Entra at `address` for a token, with whatever proves who asks.
+pub(super) async fn entra(
+    address: &str,
+    client_id: &str,
+    proof: &[(String, SecretString)],
+    scope: &str,
+    transport: &Transport,
+    now: Timestamp,
+) -> Result<Token, Error> {
+    let mut form = vec![("grant_type", "client_credentials"), ("client_id", client_id), ("scope", scope)];
+    form.extend(proof.iter().map(|(name, value)| (name.as_str(), value.expose().as_str())));
+    // A proof is for Entra and for nobody whom it may point to.
+    let direct = Transport { no_redirects: true, ..transport.clone() };
+    let request = client(&direct)?.post(address).form(&form);
+    let granted: Granted = json(request, "asking Entra for a token").await?;
     Ok(granted.token(now))
 }
 
-/// The machine's own identity, from its metadata server.
-async fn machine_token(
+/// The machine's own identity, or one of several, from its metadata server.
+pub(super) async fn machine_token(
     env: &Environment,
     scope: &str,
+    client_id: Option<&str>,
     transport: &Transport,
     now: Timestamp,
 ) -> Result<Token, Error> {
@@ -153,7 +181,7 @@ async fn machine_token(
     let resource = scope.trim_end_matches("/.default");
     let url = env.url("imds", "http://169.254.169.254/metadata/identity/oauth2/token".to_owned());
     let mut query = vec![("api-version", "2018-02-01"), ("resource", resource)];
-    query.extend(env.get("AZURE_CLIENT_ID").map(|id| ("client_id", id)));
+    query.extend(client_id.map(|id| ("client_id", id)));
     let request = client(&direct)?.get(url).query(&query).header("metadata", "true");
     let granted: Granted = json(request, "asking the metadata server").await?;
     Ok(granted.token(now))
@@ -163,9 +191,10 @@ fn client(transport: &Transport) -> Result<reqwest::Client, Error> {
     transport.client().map_err(|error| Error::Configuration(error.to_string()))
 }
 
-/// Ids go into addresses: letters, digits and hyphens only.
-fn is_id(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+/// Ids and domains go into addresses: letters, digits, hyphens, and dots that do not lead upwards.
+pub(super) fn is_tenant(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
+    text.bytes().all(allowed) && text.bytes().any(|byte| byte != b'.')
 }
 
 /// When a token that is a JWT runs out; its signature is not ours to check.

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::google_key::GoogleKey;
 use super::{Account, Environment, Error, Token, text};
 use crate::oci::Credentials;
 use crate::transport::Transport;
@@ -14,7 +15,9 @@ use crate::transport::Transport;
 const PATTERN: &str = r"^(((.+\.)?gcr\.io)|(.+-docker\.pkg\.dev)|(docker\.s3nsregistry\.fr))$";
 const EMAIL: &str = "iam.gke.io/gcp-service-account";
 const WORKLOAD_PROVIDER: &str = "gcp.auth.fluxcd.io/workload-identity-provider";
-const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
+/// Shorter than the hour that Google gives for a key.
+const KEY_LASTS: std::time::Duration = std::time::Duration::from_secs(3000);
+pub(super) const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 
 pub(super) async fn registry(
     env: &Environment,
@@ -44,10 +47,18 @@ pub(super) async fn token(
     transport: &Transport,
     now: Timestamp,
 ) -> Result<Token, Error> {
-    match account {
-        Some(account) => exchange(env, account, transport, now).await,
-        None => machine_token(env, transport, now).await,
+    if let Some(account) = account {
+        return exchange(env, account, transport, now).await;
     }
+    // As Google's libraries do: a file that a variable names goes before the machine.
+    let variable = "GOOGLE_APPLICATION_CREDENTIALS";
+    let Some(path) = env.get(variable) else { return machine_token(env, transport, now).await };
+    let wrong = |problem: String| Error::Configuration(format!("{variable}: {path}: {problem}"));
+    let file = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    let key = GoogleKey::read(&file).map_err(|error| wrong(error.to_string()))?;
+    let direct = Transport { no_redirects: true, ..transport.clone() };
+    let value = key.token(&client(&direct)?, SCOPE, now).await?;
+    Ok(Token { value, expires: now + KEY_LASTS })
 }
 
 /// Whom a ServiceAccount's token has to be for: the cluster's pool, or a provider that an annotation names.

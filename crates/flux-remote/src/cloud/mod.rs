@@ -3,11 +3,14 @@
 //! Small clients over HTTPS for the few requests it takes. Where we run is told by environment variables and a metadata
 //! server; who we are for an object, by a token of its ServiceAccount, which the caller brings.
 
+mod assertion;
 mod aws;
 mod azure;
+mod azure_login;
 mod cache;
 mod cluster;
 mod gcp;
+mod google_key;
 
 use std::collections::BTreeMap;
 
@@ -16,9 +19,11 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
 pub use aws::ldap_keys;
+pub use azure_login::AzureLogin;
 use cache::TokenCache;
 pub use cache::{CacheCounts, CacheEvent};
 pub use cluster::{ClusterLogin, ClusterPlace};
+pub use google_key::GoogleKey;
 
 use crate::bucket::Keys;
 use crate::oci::{Credentials, Repository};
@@ -66,7 +71,9 @@ pub struct Environment {
 impl Environment {
     /// The variables of this process that clouds set.
     pub fn of_this_process() -> Self {
-        let ours = |name: &String| ["AWS_", "AZURE_", "GCE_"].iter().any(|prefix| name.starts_with(prefix));
+        let ours = |name: &String| {
+            ["AWS_", "AZURE_", "GCE_", "GOOGLE_"].iter().any(|prefix| name.starts_with(prefix))
+        };
         Self { variables: std::env::vars().filter(|(name, _)| ours(name)).collect(), base: None }
     }
 
@@ -86,6 +93,12 @@ impl Environment {
             Some(base) => format!("{base}/{service}"),
             None => address,
         }
+    }
+
+    /// Where Entra is, without a slash at the end.
+    fn authority(&self, named: Option<&str>) -> String {
+        let authority = named.or_else(|| self.get("AZURE_AUTHORITY_HOST"));
+        authority.unwrap_or("https://login.microsoftonline.com").trim_end_matches('/').to_owned()
     }
 
     /// A token in a file that a variable names; such files are replaced while we run.
@@ -290,6 +303,22 @@ impl Cloud {
         self.tokens.put(name, token, expires, now);
     }
 
+    /// A token for a login that somebody brings; it is not kept.
+    pub async fn azure_token(
+        &self,
+        login: &AzureLogin,
+        scope: &str,
+        transport: &Transport,
+        now: Timestamp,
+    ) -> Result<SecretString, Error> {
+        login.token(&self.environment, scope, transport, now).await.map(|token| token.value)
+    }
+
+    /// Where Google's buckets are.
+    pub fn google_storage(&self) -> String {
+        self.environment.url("google-storage", "https://storage.googleapis.com".to_owned())
+    }
+
     /// Where the event hubs of the Azure that we run in are: those of China and of the US government are apart.
     pub fn service_bus(&self) -> &'static str {
         let authority = self.environment.get("AZURE_AUTHORITY_HOST").unwrap_or_default();
@@ -345,11 +374,14 @@ fn complaint(body: &str) -> String {
     struct Complaint {
         error_description: String,
         message: String,
+        // A text, or what Google puts around its message.
+        error: serde_json::Value,
         #[serde(rename = "Message")]
         aws: String,
     }
     let json: Complaint = serde_json::from_str(body).unwrap_or_default();
-    let words = [json.error_description, json.message, json.aws];
+    let nested = json.error.pointer("/message").or(Some(&json.error)).and_then(serde_json::Value::as_str);
+    let words = [json.error_description, json.message, json.aws, nested.unwrap_or_default().to_owned()];
     let found =
         words.into_iter().find(|text| !text.is_empty()).or_else(|| crate::bucket::xml_text(body, "Message"));
     found.unwrap_or_else(|| "refused".to_owned()).chars().take(300).collect()

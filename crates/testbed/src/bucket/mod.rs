@@ -1,8 +1,10 @@
-//! An S3-compatible bucket in memory: list by pages, get (also in part), head, put, delete; signatures are checked.
+//! Buckets in memory, at three clouds. Here the one that S3 clients take for theirs: list by pages, get (also in part), head, put, delete; signatures are checked.
 //!
 //! Paths are `/<bucket>/<key>`. There is no versioning, no multipart upload and no streaming signature, and every
 //! object was last modified at the same moment: clients tell versions apart by ETag.
 
+pub mod azure;
+pub mod google;
 mod list;
 mod signature;
 

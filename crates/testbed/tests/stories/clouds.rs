@@ -75,7 +75,10 @@ async fn answer(request: Request) -> Response {
 }
 
 /// Has a controller meet these clouds, and lets objects name a ServiceAccount.
-fn at(clouds: &HttpServer, controller: Controller) -> impl Fn(&mut ManagerOptions) + Send + Sync + 'static {
+pub fn at(
+    clouds: &HttpServer,
+    controller: Controller,
+) -> impl Fn(&mut ManagerOptions) + Send + Sync + 'static {
     let environment = Environment::for_tests(&[], &clouds.url());
     move |options| {
         options.cloud = environment.clone();

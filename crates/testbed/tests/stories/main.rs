@@ -4,6 +4,7 @@
 
 mod artifact_generator;
 mod bucket;
+mod bucket_clouds;
 mod clouds;
 mod flux;
 mod git_hostile;

@@ -55,7 +55,7 @@ impl ServiceKeys {
                 Ok(Some(name))
             }
             "sops.gcp-kms" => {
-                let credentials = gcp::Credentials::read(value)?;
+                let credentials = gcp::Credentials::read(value).map_err(|error| error.to_string())?;
                 let name = credentials.name();
                 self.gcp = Some(credentials);
                 Ok(Some(name))
@@ -125,7 +125,10 @@ async fn ask(
         }
         Recipient::GcpKms { resource_id, wrapped } => {
             let token = match &services.gcp {
-                Some(credentials) => credentials.token(http, Timestamp::now().as_second()).await?,
+                Some(credentials) => {
+                    let token = credentials.token(http, gcp::SCOPE, Timestamp::now()).await;
+                    token.map_err(|error| error.to_string())?.into_exposed()
+                }
                 None => login::token(run, Provider::Gcp, "").await?,
             };
             gcp::decrypt(http, gcp::SERVICE, &token, resource_id, wrapped).await
