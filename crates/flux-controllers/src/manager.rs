@@ -87,6 +87,8 @@ pub struct ManagerOptions {
     pub notification: notification::Options,
     /// What clouds are told about where this runs.
     pub cloud: flux_remote::cloud::Environment,
+    /// Whom signatures without a key are trusted by, where an object does not say.
+    pub sigstore: Arc<flux_remote::cosign::Sigstore>,
     /// What stands in for the network, where a fleet is tried on a machine.
     pub depot: Option<source::Depot>,
 }
@@ -167,6 +169,7 @@ impl ManagerOptions {
             watcher: watcher::Options::upstream(),
             notification: notification::Options::upstream(),
             cloud: flux_remote::cloud::Environment::of_this_process(),
+            sigstore: Arc::new(flux_remote::cosign::Sigstore::of_this_process()),
             depot: None,
         }
     }
@@ -319,6 +322,7 @@ impl Manager {
                     identity,
                     metrics: self.metrics.clone(),
                     indexes: Default::default(),
+                    sigstore: options.sigstore.clone(),
                     depot: options.depot.clone(),
                 });
                 let source = GitRepositories::new(ctx.clone());

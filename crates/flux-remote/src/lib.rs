@@ -10,5 +10,6 @@ pub mod git;
 pub mod helm_repository;
 pub mod ignore;
 pub mod local;
+pub mod notation;
 pub mod oci;
 pub mod transport;

@@ -3,23 +3,22 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flux_remote::cosign::{self, Error, Identity, PublicKey, Trust, TrustRoot};
 use flux_remote::oci::{ArtifactLayer, Digest, Registry, Repository};
 use flux_remote::transport::Transport;
-use rcgen::{
-    BasicConstraints, CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, SanType, SigningKey,
-};
+use jiff::Timestamp;
+use rcgen::KeyPair;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
+use testbed::sigstore::trust::{Mistake, TrustServer};
+use testbed::sigstore::{Flaw, START, Sigstore};
 
 const IMAGE: &[u8] = include_bytes!("cosign/image.json");
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
-/// 2026-01-01T00:00:00Z: when the certificates here begin to be valid, for ten minutes.
-const START: i64 = 1_767_225_600;
 
 struct Place {
     _server: testbed::registry::Registry,
@@ -113,294 +112,222 @@ fn keys_that_are_none_are_refused() {
     }
 }
 
-/// An authority, a log of certificates and a log of signatures.
-struct Sigstore {
-    authority: Issuer<'static, KeyPair>,
-    authority_der: Vec<u8>,
-    authority_key: Vec<u8>,
-    certificate_log: KeyPair,
-    signature_log: KeyPair,
+fn root(sigstore: &Sigstore) -> Arc<TrustRoot> {
+    Arc::new(TrustRoot::from_json(sigstore.trusted_root().to_string().as_bytes()).unwrap())
 }
 
-/// What a signer does otherwise than it should.
-#[derive(Clone, Copy, PartialEq)]
-enum Flaw {
-    None,
-    Late,
-    NoTimestamp,
-    ForeignLog,
-    OtherEntry,
-    OtherAuthority,
+fn keyless(sigstore: &Sigstore, issuer: &str, subject: &str) -> Trust {
+    Trust::Keyless { root: root(sigstore), identities: vec![Identity::new(issuer, subject).unwrap()] }
 }
 
-impl Sigstore {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "authority");
-        params.not_before = rcgen::date_time_ymd(2025, 12, 31);
-        params.not_after = rcgen::date_time_ymd(2026, 1, 2);
-        let key = KeyPair::generate().unwrap();
-        let authority_key = rcgen::PublicKeyData::subject_public_key_info(&key);
-        let authority_der = params.self_signed(&key).unwrap().der().to_vec();
-        Self {
-            authority: Issuer::new(params, key),
-            authority_der,
-            authority_key,
-            certificate_log: KeyPair::generate().unwrap(),
-            signature_log: KeyPair::generate().unwrap(),
-        }
-    }
-
-    fn root(&self) -> TrustRoot {
-        let log = |key: &KeyPair| {
-            let der = rcgen::PublicKeyData::subject_public_key_info(key);
-            json!({
-                "publicKey": { "rawBytes": STANDARD.encode(&der), "validFor": { "start": "2025-01-01T00:00:00Z" } },
-                "logId": { "keyId": STANDARD.encode(Sha256::digest(&der)) },
-            })
-        };
-        let root = json!({
-            "tlogs": [log(&self.signature_log)],
-            "ctlogs": [log(&self.certificate_log)],
-            "certificateAuthorities": [{
-                "certChain": { "certificates": [{ "rawBytes": STANDARD.encode(&self.authority_der) }] },
-                "validFor": { "start": "2025-01-01T00:00:00Z" },
-            }],
-        });
-        TrustRoot::from_json(root.to_string().as_bytes()).unwrap()
-    }
-
-    fn keyless(&self, issuer: &str, subject: &str) -> Trust {
-        let identities = vec![Identity::new(issuer, subject).unwrap()];
-        Trust::Keyless { root: Box::new(self.root()), identities }
-    }
-
-    /// A certificate for `key`, with the timestamp of a log in it.
-    fn certificate(&self, key: &KeyPair, flaw: Flaw) -> Vec<u8> {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.subject_alt_names = vec![SanType::Rfc822Name("dev@example.com".try_into().unwrap())];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::CodeSigning];
-        params.not_before = rcgen::date_time_ymd(2026, 1, 1);
-        params.not_after = params.not_before + std::time::Duration::from_secs(600);
-        params.serial_number = Some(vec![1, 2, 3].into());
-        let issuer = b"https://accounts.example.com";
-        let issuer = [&[0x0c, issuer.len() as u8][..], issuer].concat();
-        params.custom_extensions =
-            vec![CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 57264, 1, 8], issuer)];
-        let other = Sigstore::signer();
-        let authority = if flaw == Flaw::OtherAuthority { &other } else { &self.authority };
-        let bare = params.signed_by(key, authority).unwrap().der().to_vec();
-        if flaw == Flaw::NoTimestamp {
-            return bare;
-        }
-        let mut milliseconds = (START as u64 * 1000).to_be_bytes().to_vec();
-        let tbs = signed_part(&bare);
-        let mut message = vec![0, 0];
-        message.extend_from_slice(&milliseconds);
-        message.extend_from_slice(&[0, 1]);
-        message.extend_from_slice(&Sha256::digest(&self.authority_key));
-        message.extend_from_slice(&(tbs.len() as u32).to_be_bytes()[1..]);
-        message.extend_from_slice(tbs);
-        message.extend_from_slice(&[0, 0]);
-        let signature = self.certificate_log.sign(&message).unwrap();
-        let log = Sha256::digest(rcgen::PublicKeyData::subject_public_key_info(&self.certificate_log));
-        let mut timestamp = vec![0];
-        timestamp.extend_from_slice(&log);
-        timestamp.append(&mut milliseconds);
-        timestamp.extend_from_slice(&[0, 0, 4, 3]);
-        timestamp.extend_from_slice(&(signature.len() as u16).to_be_bytes());
-        timestamp.extend_from_slice(&signature);
-        let mut list = ((timestamp.len() + 2) as u16).to_be_bytes().to_vec();
-        list.extend_from_slice(&(timestamp.len() as u16).to_be_bytes());
-        list.extend_from_slice(&timestamp);
-        let content = [&[0x04, 0x81, list.len() as u8][..], &list].concat();
-        let content =
-            if list.len() < 128 { [&[0x04, list.len() as u8][..], &list].concat() } else { content };
-        let extension = CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 11129, 2, 4, 2], content);
-        params.custom_extensions.push(extension);
-        params.signed_by(key, authority).unwrap().der().to_vec()
-    }
-
-    fn signer() -> Issuer<'static, KeyPair> {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "authority");
-        Issuer::new(params, KeyPair::generate().unwrap())
-    }
-
-    /// Body, time, index and the log's signature over them.
-    fn entry(&self, body: &Value, flaw: Flaw) -> (String, i64, Vec<u8>, Vec<u8>) {
-        let body = STANDARD.encode(body.to_string());
-        let at = if flaw == Flaw::Late { START + 601 } else { START + 5 };
-        let id = Sha256::digest(rcgen::PublicKeyData::subject_public_key_info(&self.signature_log)).to_vec();
-        let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let signed = json!({ "body": body, "integratedTime": at, "logID": hex, "logIndex": 7 }).to_string();
-        let foreign = KeyPair::generate().unwrap();
-        let log = if flaw == Flaw::ForeignLog { &foreign } else { &self.signature_log };
-        (body, at, id, log.sign(signed.as_bytes()).unwrap())
-    }
-
-    /// Signs as cosign did before there were bundles.
-    async fn sign_legacy(&self, place: &Place, flaw: Flaw) {
-        let key = KeyPair::generate().unwrap();
-        let leaf = self.certificate(&key, flaw);
-        let payload = json!({
-            "critical": {
-                "identity": { "docker-reference": "" },
-                "image": { "docker-manifest-digest": place.digest.as_str() },
-                "type": "cosign container image signature",
-            },
-            "optional": null,
-        })
-        .to_string();
-        let signature = STANDARD.encode(key.sign(payload.as_bytes()).unwrap());
-        let hashed = if flaw == Flaw::OtherEntry { "another payload" } else { payload.as_str() };
-        let body = json!({
-            "apiVersion": "0.0.1", "kind": "hashedrekord",
-            "spec": {
-                "data": { "hash": { "algorithm": "sha256", "value": hex(hashed.as_bytes()) } },
-                "signature": { "content": signature, "publicKey": { "content": STANDARD.encode(pem(&leaf)) } },
-            },
-        });
-        let (body, at, id, signed) = self.entry(&body, flaw);
-        let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let bundle = json!({
-            "SignedEntryTimestamp": STANDARD.encode(signed),
-            "Payload": { "body": body, "integratedTime": at, "logIndex": 7, "logID": id },
-        });
-        let mut layer =
-            blob(&place.registry, "application/vnd.dev.cosign.simplesigning.v1+json", payload.as_bytes())
-                .await;
-        layer["annotations"] = json!({
-            "dev.cosignproject.cosign/signature": signature,
-            "dev.sigstore.cosign/certificate": pem(&leaf),
-            "dev.sigstore.cosign/bundle": bundle.to_string(),
-        });
-        let config = blob(&place.registry, "application/vnd.oci.image.config.v1+json", b"{}").await;
-        let manifest =
-            json!({ "schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer] });
-        let tag = signature_tag(&place.digest);
-        place.registry.put_manifest(&tag, MANIFEST, manifest.to_string().into_bytes()).await.unwrap();
-    }
-
-    /// Signs as cosign does today.
-    async fn sign_bundle(&self, place: &Place, flaw: Flaw) {
-        let key = KeyPair::generate().unwrap();
-        let leaf = self.certificate(&key, flaw);
-        let payload = json!({
-            "_type": "https://in-toto.io/Statement/v1",
-            "subject": [{ "digest": { "sha256": place.digest.hex() } }],
-            "predicateType": "https://sigstore.dev/cosign/sign/v1", "predicate": {},
-        })
-        .to_string();
-        let kind = "application/vnd.in-toto+json";
-        let message = format!("DSSEv1 {} {kind} {} {payload}", kind.len(), payload.len());
-        let signature = STANDARD.encode(key.sign(message.as_bytes()).unwrap());
-        let hashed = if flaw == Flaw::OtherEntry { "another payload" } else { payload.as_str() };
-        let body = json!({
-            "apiVersion": "0.0.1", "kind": "dsse",
-            "spec": {
-                "payloadHash": { "algorithm": "sha256", "value": hex(hashed.as_bytes()) },
-                "signatures": [{ "signature": signature, "verifier": STANDARD.encode(pem(&leaf)) }],
-            },
-        });
-        let (body, at, id, signed) = self.entry(&body, flaw);
-        let bundle = json!({
-            "mediaType": BUNDLE,
-            "verificationMaterial": {
-                "certificate": { "rawBytes": STANDARD.encode(&leaf) },
-                "tlogEntries": [{
-                    "logIndex": "7", "logId": { "keyId": STANDARD.encode(id) }, "integratedTime": at.to_string(),
-                    "inclusionPromise": { "signedEntryTimestamp": STANDARD.encode(signed) },
-                    "canonicalizedBody": body,
-                }],
-            },
-            "dsseEnvelope": {
-                "payload": STANDARD.encode(&payload), "payloadType": kind, "signatures": [{ "sig": signature }],
-            },
-        });
-        let layer = blob(&place.registry, BUNDLE, bundle.to_string().as_bytes()).await;
-        let config = blob(&place.registry, "application/vnd.oci.empty.v1+json", b"{}").await;
-        let subject = json!({ "mediaType": MANIFEST, "digest": place.digest.as_str(), "size": IMAGE.len() });
-        let manifest = json!({
-            "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": BUNDLE,
-            "config": config, "layers": [layer], "subject": subject,
-        });
-        let bytes = manifest.to_string().into_bytes();
-        place.registry.put_manifest(Digest::of(&bytes).as_str(), MANIFEST, bytes).await.unwrap();
-    }
+/// Puts a signature under a tag, as cosign did before there were bundles.
+async fn sign_under_tag(sigstore: &Sigstore, place: &Place, flaw: Flaw) {
+    let signature = sigstore.tag_signature(place.digest.as_str(), flaw).unwrap();
+    let kind = "application/vnd.dev.cosign.simplesigning.v1+json";
+    let mut layer = blob(&place.registry, kind, signature.payload.as_bytes()).await;
+    layer["annotations"] = json!(signature.annotations);
+    let config = blob(&place.registry, "application/vnd.oci.image.config.v1+json", b"{}").await;
+    let manifest = json!({ "schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer] });
+    let tag = signature_tag(&place.digest);
+    place.registry.put_manifest(&tag, MANIFEST, manifest.to_string().into_bytes()).await.unwrap();
 }
 
-fn hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+/// Puts a bundle beside the image, as cosign does today.
+async fn put_bundle(place: &Place, bundle: &Value) {
+    let layer = blob(&place.registry, BUNDLE, bundle.to_string().as_bytes()).await;
+    let config = blob(&place.registry, "application/vnd.oci.empty.v1+json", b"{}").await;
+    let subject = json!({ "mediaType": MANIFEST, "digest": place.digest.as_str(), "size": IMAGE.len() });
+    let manifest = json!({
+        "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": BUNDLE,
+        "config": config, "layers": [layer], "subject": subject,
+    });
+    let bytes = manifest.to_string().into_bytes();
+    place.registry.put_manifest(Digest::of(&bytes).as_str(), MANIFEST, bytes).await.unwrap();
 }
 
-fn pem(der: &[u8]) -> String {
-    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", STANDARD.encode(der))
-}
-
-/// The first element within the outer sequence of a certificate.
-fn signed_part(certificate: &[u8]) -> &[u8] {
-    let header = |bytes: &[u8]| match bytes[1] {
-        length @ 0..=127 => (2, usize::from(length)),
-        count => {
-            let count = usize::from(count & 0x7f);
-            (2 + count, bytes[2..2 + count].iter().fold(0, |length, digit| length << 8 | usize::from(*digit)))
-        }
-    };
-    let inner = &certificate[header(certificate).0..];
-    let (start, length) = header(inner);
-    &inner[..start + length]
+/// Images that are signed in each of the three ways.
+async fn signed(sigstore: &Sigstore, flaw: Flaw) -> [Place; 3] {
+    let places = [place().await, place().await, place().await];
+    let digest = places[0].digest.as_str();
+    sign_under_tag(sigstore, &places[0], flaw).await;
+    put_bundle(&places[1], &sigstore.bundle(digest, flaw).unwrap()).await;
+    put_bundle(&places[2], &sigstore.stamped_bundle(digest, flaw).unwrap()).await;
+    places
 }
 
 const ISSUER: &str = "^https://accounts.example.com$";
 
 #[tokio::test]
 async fn a_keyless_signature_counts_for_the_identity_in_it() {
-    let sigstore = Sigstore::new();
-    let (tagged, bundled) = (place().await, place().await);
-    sigstore.sign_legacy(&tagged, Flaw::None).await;
-    sigstore.sign_bundle(&bundled, Flaw::None).await;
-    for place in [&tagged, &bundled] {
+    let sigstore = Sigstore::new().unwrap();
+    for place in &signed(&sigstore, Flaw::None).await {
         let verify =
             |trust: Trust| async move { cosign::verify(&place.registry, &place.digest, &trust).await };
-        verify(sigstore.keyless(ISSUER, "^dev@example.com$")).await.unwrap();
-        verify(Trust::Keyless { root: Box::new(sigstore.root()), identities: Vec::new() }).await.unwrap();
+        verify(keyless(&sigstore, ISSUER, "^dev@example.com$")).await.unwrap();
+        verify(Trust::Keyless { root: root(&sigstore), identities: Vec::new() }).await.unwrap();
         for (issuer, subject) in
             [(ISSUER, "^other@example.com$"), ("^https://evil.example.com$", "^dev@example.com$")]
         {
-            let refused = verify(sigstore.keyless(issuer, subject)).await;
+            let refused = verify(keyless(&sigstore, issuer, subject)).await;
             assert!(
                 matches!(refused, Err(Error::NoMatch(problem)) if problem.contains("expected identities"))
             );
         }
         // Another instance's root does not know this authority.
-        let refused = verify(Sigstore::new().keyless(ISSUER, "dev")).await;
+        let refused = verify(keyless(&Sigstore::new().unwrap(), ISSUER, "dev")).await;
         assert!(matches!(refused, Err(Error::NoMatch(problem)) if problem.contains("issued by nobody")));
         // A signature with a certificate is none of a key.
         assert!(matches!(verify(real_key()).await, Err(Error::NoMatch(_))));
     }
 }
 
+async fn refusals(sigstore: &Sigstore, flaw: Flaw) -> [String; 3] {
+    let mut refusals = [const { String::new() }; 3];
+    for (place, refusal) in signed(sigstore, flaw).await.iter().zip(&mut refusals) {
+        let refused = cosign::verify(&place.registry, &place.digest, &keyless(sigstore, ISSUER, "dev")).await;
+        *refusal = refused.err().map(|error| error.to_string()).unwrap_or_default();
+    }
+    refusals
+}
+
 #[tokio::test]
 async fn keyless_signatures_with_a_flaw_do_not_count() {
-    let sigstore = Sigstore::new();
+    let sigstore = Sigstore::new().unwrap();
     for (flaw, words) in [
         (Flaw::Late, "was not valid"),
-        (Flaw::NoTimestamp, "embedded SCT"),
-        (Flaw::ForeignLog, "not by a transparency log"),
+        (Flaw::NoCertificateTimestamp, "embedded SCT"),
         (Flaw::OtherEntry, "about another signature"),
         (Flaw::OtherAuthority, "issued by nobody"),
     ] {
-        let (tagged, bundled) = (place().await, place().await);
-        sigstore.sign_legacy(&tagged, flaw).await;
-        sigstore.sign_bundle(&bundled, flaw).await;
-        for place in [&tagged, &bundled] {
-            let refused =
-                cosign::verify(&place.registry, &place.digest, &sigstore.keyless(ISSUER, "dev")).await;
-            let problem = refused.err().map(|error| error.to_string()).unwrap_or_default();
-            assert!(problem.contains(words), "{problem}");
+        for problem in refusals(&sigstore, flaw).await {
+            assert!(problem.contains(words), "{flaw:?}: {problem}");
         }
     }
+    let [tagged, first, second] = refusals(&sigstore, Flaw::ForeignLog).await;
+    for problem in [tagged, first] {
+        assert!(problem.contains("not by a transparency log"), "{problem}");
+    }
+    assert!(second.contains("checkpoint is not signed"), "{second}");
+}
+
+#[tokio::test]
+async fn a_log_has_to_prove_that_it_holds_a_signature() {
+    let sigstore = Sigstore::new().unwrap();
+    let [tagged, first, second] = refusals(&sigstore, Flaw::OtherTree).await;
+    // Under a tag there is a promise and no proof.
+    assert_eq!(tagged, "");
+    for problem in [first, second] {
+        assert!(problem.contains("does not hold the entry"), "{problem}");
+    }
+}
+
+#[tokio::test]
+async fn where_a_log_gives_no_time_an_authority_has_to() {
+    let sigstore = Sigstore::new().unwrap();
+    for (flaw, words) in [
+        (Flaw::NoStamp, "there is no timestamp of an authority"),
+        (Flaw::StampOfAnother, "timestamp is for another signature"),
+        (Flaw::ForeignStamper, "by nobody in the trusted root"),
+    ] {
+        let [tagged, first, second] = refusals(&sigstore, flaw).await;
+        assert_eq!((tagged.as_str(), first.as_str()), ("", ""), "{flaw:?}");
+        assert!(second.contains(words), "{flaw:?}: {second}");
+    }
+}
+
+#[tokio::test]
+async fn a_timestamp_that_is_cut_off_or_changed_does_not_count() {
+    let sigstore = Sigstore::new().unwrap();
+    let good = place().await;
+    let bundle = sigstore.stamped_bundle(good.digest.as_str(), Flaw::None).unwrap();
+    let stamp = "/verificationMaterial/timestampVerificationData/rfc3161Timestamps/0/signedTimestamp";
+    let bytes = STANDARD.decode(bundle.pointer(stamp).unwrap().as_str().unwrap()).unwrap();
+    let with = async |stamped: &[u8]| {
+        let mut bundle = bundle.clone();
+        *bundle.pointer_mut(stamp).unwrap() = json!(STANDARD.encode(stamped));
+        let place = place().await;
+        put_bundle(&place, &bundle).await;
+        cosign::verify(&place.registry, &place.digest, &keyless(&sigstore, ISSUER, "dev")).await
+    };
+    with(&bytes).await.unwrap();
+    for length in (0..bytes.len()).step_by(17) {
+        assert!(with(&bytes[..length]).await.is_err(), "{length} of {} bytes", bytes.len());
+    }
+    // The signature is at the end.
+    for at in bytes.len() - 40..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x55;
+        assert!(with(&changed).await.is_err(), "byte {at}");
+    }
+}
+
+#[tokio::test]
+async fn a_trust_root_is_fetched_and_its_keys_may_be_replaced() {
+    let (one, two) = (Sigstore::new().unwrap(), Sigstore::new().unwrap());
+    let mut server = TrustServer::start(&one.trusted_root()).unwrap();
+    let fetched = cosign::Sigstore::at(server.http().url(), server.first_root());
+    let day = |day: i64| Timestamp::from_second(START + day * 90_000).unwrap();
+    let [place, ..] = signed(&one, Flaw::None).await;
+    let [other, ..] = signed(&two, Flaw::None).await;
+    let verify = async |at: Timestamp, place: &Place| {
+        let root = fetched.trust_root(at).await.map_err(|error| error.to_string())?;
+        let trust = Trust::Keyless { root, identities: Vec::new() };
+        cosign::verify(&place.registry, &place.digest, &trust).await.map_err(|error| error.to_string())
+    };
+    verify(day(0), &place).await.unwrap();
+    let asked = server.http().requests().len();
+    verify(day(0), &place).await.unwrap();
+    assert_eq!(server.http().requests().len(), asked, "what is fresh is not asked for again");
+    // A day later there are other keys, and another trust root.
+    server.rotate(false).unwrap();
+    server.publish(&two.trusted_root(), Mistake::None).unwrap();
+    verify(day(0), &place).await.unwrap();
+    assert!(verify(day(2), &place).await.unwrap_err().contains("issued by nobody"));
+    verify(day(2), &other).await.unwrap();
+    // Whatever is wrong with the next one: the last one stays.
+    let mistakes =
+        [Mistake::Stranger, Mistake::Expired, Mistake::Old, Mistake::OtherVersion, Mistake::OtherFile];
+    for (number, mistake) in (4..).step_by(2).zip(mistakes) {
+        server.publish(&one.trusted_root(), mistake).unwrap();
+        verify(day(number), &other).await.unwrap_or_else(|problem| panic!("{mistake:?}: {problem}"));
+        server.publish(&two.trusted_root(), Mistake::None).unwrap();
+        verify(day(number + 1), &other).await.unwrap();
+    }
+    server.rotate(true).unwrap();
+    server.publish(&one.trusted_root(), Mistake::None).unwrap();
+    verify(day(30), &other).await.unwrap();
+}
+
+#[tokio::test]
+async fn without_a_trust_root_the_reason_is_told_and_asked_again_after_a_minute() {
+    let one = Sigstore::new().unwrap();
+    let at = |second: i64| Timestamp::from_second(START + second).unwrap();
+    for (mistake, words) in [
+        (Mistake::Stranger, "timestamp.json: 0 of 1 signatures that it takes"),
+        (Mistake::Expired, "timestamp.json: expired at 2020-01-01T00:00:00Z"),
+        (Mistake::OtherVersion, "targets.json: it says that it is version"),
+        (Mistake::OtherFile, "not the file that was signed for"),
+    ] {
+        let mut server = TrustServer::start(&one.trusted_root()).unwrap();
+        server.publish(&Sigstore::new().unwrap().trusted_root(), mistake).unwrap();
+        let fetched = cosign::Sigstore::at(server.http().url(), server.first_root());
+        let problem = fetched.trust_root(at(0)).await.err().unwrap().to_string();
+        assert!(problem.starts_with("unable to initialize trusted root: "), "{problem}");
+        assert!(problem.contains(words), "{mistake:?}: {problem}");
+        server.publish(&one.trusted_root(), Mistake::None).unwrap();
+        assert!(fetched.trust_root(at(30)).await.is_err(), "not yet");
+        assert!(fetched.trust_root(at(61)).await.is_ok());
+    }
+    let mut server = TrustServer::start(&one.trusted_root()).unwrap();
+    let fetched = cosign::Sigstore::at(server.http().url(), server.first_root());
+    server.rotate(true).unwrap();
+    let problem = fetched.trust_root(at(0)).await.err().unwrap().to_string();
+    assert!(problem.contains("2.root.json: 0 of 2 signatures"), "{problem}");
+    let nowhere = cosign::Sigstore::at("http://127.0.0.1:1".to_owned(), server.first_root());
+    assert!(
+        nowhere.trust_root(at(0)).await.err().unwrap().to_string().contains("http://127.0.0.1:1/2.root.json")
+    );
+    // A mirror of one's own needs a root of one's own.
+    let rootless = cosign::Sigstore::at("http://127.0.0.1:1".to_owned(), Vec::new());
+    assert!(rootless.trust_root(at(0)).await.err().unwrap().to_string().contains("TUF_ROOT_JSON"));
 }

@@ -45,6 +45,8 @@ pub struct Context {
     pub metrics: crate::reconcile::Metrics,
     /// Stored indexes of chart repositories, looked up by HelmCharts.
     pub indexes: flux_remote::helm_repository::StoredIndex,
+    /// Whom signatures without a key are trusted by, where an object does not say.
+    pub sigstore: Arc<flux_remote::cosign::Sigstore>,
     /// What stands in for the network, where a fleet is tried on a machine.
     pub depot: Option<Depot>,
 }

@@ -127,7 +127,10 @@ impl OciRepositories {
                 Ok(())
             }
             // A policy that says to skip: nothing was verified, and nobody minds.
-            Ok(false) => Ok(()),
+            Ok(false) => {
+                job.conditions().delete(SOURCE_VERIFIED);
+                Ok(())
+            }
             Err(cause) => {
                 let provider = verification::provider_name(wanted.provider, wanted.secret_ref.is_some());
                 let message = format!("failed to verify the signature using provider '{provider}': {cause}");

@@ -1,14 +1,19 @@
 //! Signatures: whose are required, and whether one of them is there.
 
+use std::sync::Arc;
+
 use flux_api::meta::LocalReference;
 use flux_api::source::{HelmChartVerification, OCIVerification, OIDCIdentityMatch, VerificationProvider};
 use flux_remote::cosign::{self, Identity, PublicKey, Trust, TrustRoot};
+use flux_remote::notation;
 use flux_remote::oci::{Digest, Registry};
+use k8s_openapi::jiff::Timestamp;
 
 use super::Context;
 use super::access::{Data, Secrets};
 
 const TRUSTED_ROOT: &str = "trusted_root.json";
+const TRUST_POLICY: &str = "trustpolicy.json";
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -43,9 +48,9 @@ pub async fn chart(
         match_oidc_identity: verification.match_oidc_identity.clone(),
         trusted_root_secret_ref: None,
     };
-    let trusts = trusts(ctx, namespace, &wanted).await?;
+    let required = Required::of(ctx, namespace, &wanted, &registry.repository().with_tag(tag)).await?;
     let digest = registry.resolve(tag).await.map_err(|error| Error::Signature(error.to_string()))?;
-    any(registry, &digest, &trusts, &registry.repository().with_tag(tag)).await
+    required.check(registry, &digest, &registry.repository().with_tag(tag)).await
 }
 
 /// Whether the artifact with `digest` has a signature that counts.
@@ -56,8 +61,69 @@ pub async fn artifact(
     verification: &OCIVerification,
     digest: &Digest,
 ) -> Result<bool, Error> {
-    let trusts = trusts(ctx, namespace, verification).await?;
-    any(registry, digest, &trusts, &registry.repository().with_digest(digest)).await
+    let place = registry.repository().with_digest(digest);
+    let required = Required::of(ctx, namespace, verification, &place).await?;
+    required.check(registry, digest, &place).await
+}
+
+/// Whose signatures are required.
+enum Required {
+    Cosign(Vec<Trust>),
+    Notation(notation::Trust),
+}
+
+impl Required {
+    async fn of(
+        ctx: &Context,
+        namespace: &str,
+        verification: &OCIVerification,
+        place: &str,
+    ) -> Result<Self, Error> {
+        let secrets = Secrets { client: &ctx.client, namespace };
+        match (verification.provider, &verification.secret_ref) {
+            (VerificationProvider::Cosign, Some(reference)) => {
+                keys(&secret(secrets, reference).await?).map(Self::Cosign)
+            }
+            (VerificationProvider::Cosign, None) => {
+                let root = trust_root(ctx, secrets, verification.trusted_root_secret_ref.as_ref()).await?;
+                let identities = identities(&verification.match_oidc_identity)?;
+                Ok(Self::Cosign(vec![Trust::Keyless { root, identities }]))
+            }
+            (VerificationProvider::Notation, Some(reference)) => {
+                trust_policy(&secret(secrets, reference).await?).map(Self::Notation)
+            }
+            (VerificationProvider::Notation, None) => {
+                Err(Error::Configuration(format!("verification secret cannot be empty: '{place}'")))
+            }
+        }
+    }
+
+    /// Whether there is one; not, where a policy says not to look.
+    async fn check(&self, registry: &Registry, digest: &Digest, place: &str) -> Result<bool, Error> {
+        match self {
+            Self::Cosign(trusts) => any(registry, digest, trusts, place).await,
+            Self::Notation(trust) => {
+                match notation::verify(registry, digest, trust, Timestamp::now()).await {
+                    Ok(verdict) => Ok(verdict == notation::Verdict::Verified),
+                    Err(error) => Err(Error::Signature(error.to_string())),
+                }
+            }
+        }
+    }
+}
+
+/// A trust policy, and every certificate of the Secret.
+fn trust_policy(data: &Data) -> Result<notation::Trust, Error> {
+    let policy = data.bytes(TRUST_POLICY).ok_or_else(|| {
+        Error::Configuration(format!("'{TRUST_POLICY}' not found in secret '{}'", data.id()))
+    })?;
+    let is_certificate = |name: &str| name.ends_with(".crt") || name.ends_with(".pem");
+    let certificates: Vec<&[u8]> =
+        data.keys().filter(|(name, _)| is_certificate(name)).map(|(_, bytes)| bytes).collect();
+    if certificates.is_empty() {
+        return Err(Error::Configuration(format!("no certificates found in secret '{}'", data.id())));
+    }
+    notation::Trust::new(policy, &certificates).map_err(|error| Error::Configuration(error.to_string()))
 }
 
 /// One signature by one of the trusted is enough.
@@ -76,21 +142,6 @@ async fn any(registry: &Registry, digest: &Digest, trusts: &[Trust], place: &str
         }
         Some(cosign::Error::Registry(error)) => Err(Error::Signature(error.to_string())),
         _ => Err(Error::Signature(format!("no matching signatures were found for '{place}'"))),
-    }
-}
-
-async fn trusts(ctx: &Context, namespace: &str, verification: &OCIVerification) -> Result<Vec<Trust>, Error> {
-    let secrets = Secrets { client: &ctx.client, namespace };
-    match (verification.provider, &verification.secret_ref) {
-        (VerificationProvider::Cosign, Some(reference)) => keys(&secret(secrets, reference).await?),
-        (VerificationProvider::Cosign, None) => {
-            let root = trust_root(secrets, verification.trusted_root_secret_ref.as_ref()).await?;
-            let identities = identities(&verification.match_oidc_identity)?;
-            Ok(vec![Trust::Keyless { root: Box::new(root), identities }])
-        }
-        (VerificationProvider::Notation, _) => Err(Error::Configuration(
-            "the provider 'notation' is not supported yet; sign with cosign".to_owned(),
-        )),
     }
 }
 
@@ -118,13 +169,14 @@ fn keys(data: &Data) -> Result<Vec<Trust>, Error> {
     Ok(found)
 }
 
-async fn trust_root(secrets: Secrets<'_>, reference: Option<&LocalReference>) -> Result<TrustRoot, Error> {
+async fn trust_root(
+    ctx: &Context,
+    secrets: Secrets<'_>,
+    reference: Option<&LocalReference>,
+) -> Result<Arc<TrustRoot>, Error> {
     let Some(reference) = reference else {
-        return Err(Error::Configuration(
-            "the trust root of the public Sigstore instance is not fetched by this version; \
-             put its trusted_root.json into a Secret and name that in spec.verify.trustedRootSecretRef"
-                .to_owned(),
-        ));
+        let root = ctx.sigstore.trust_root(Timestamp::now()).await;
+        return root.map_err(|error| Error::Configuration(error.to_string()));
     };
     let id = format!("{}/{}", secrets.namespace, reference.name);
     let failed = |cause: String| {
@@ -134,7 +186,7 @@ async fn trust_root(secrets: Secrets<'_>, reference: Option<&LocalReference>) ->
     let json = data
         .bytes(TRUSTED_ROOT)
         .ok_or_else(|| failed(format!("'{TRUSTED_ROOT}' not found in secret '{id}'")))?;
-    TrustRoot::from_json(json).map_err(|error| Error::Configuration(error.to_string()))
+    TrustRoot::from_json(json).map(Arc::new).map_err(|error| Error::Configuration(error.to_string()))
 }
 
 fn identities(wanted: &[OIDCIdentityMatch]) -> Result<Vec<Identity>, Error> {

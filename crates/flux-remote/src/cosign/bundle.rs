@@ -4,7 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
-use super::keyless::{self, LogEntry};
+use super::keyless::{self, Evidence};
+use super::log::{LogEntry, Proof, Signed};
 use super::{Error, Trust};
 use crate::oci::{Digest, Registry};
 
@@ -27,6 +28,20 @@ struct Material {
     x509_certificate_chain: Option<Chain>,
     #[serde(default)]
     tlog_entries: Vec<TlogEntry>,
+    #[serde(default)]
+    timestamp_verification_data: Timestamps,
+}
+
+#[derive(Default, Deserialize)]
+struct Timestamps {
+    #[serde(default, rename = "rfc3161Timestamps")]
+    signed: Vec<SignedTimestamp>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SignedTimestamp {
+    signed_timestamp: String,
 }
 
 #[derive(Deserialize)]
@@ -50,8 +65,24 @@ struct TlogEntry {
     #[serde(default)]
     integrated_time: String,
     inclusion_promise: Option<Promise>,
+    inclusion_proof: Option<ProofInFile>,
     #[serde(default)]
     canonicalized_body: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ProofInFile {
+    #[serde(default)]
+    log_index: String,
+    #[serde(default)]
+    hashes: Vec<String>,
+    checkpoint: Checkpoint,
+}
+
+#[derive(Deserialize)]
+struct Checkpoint {
+    envelope: String,
 }
 
 #[derive(Deserialize)]
@@ -135,12 +166,12 @@ impl Bundle {
                     .as_ref()
                     .or_else(|| chain.and_then(|chain| chain.certificates.first()));
                 let leaf = decode(&leaf.ok_or("a bundle without certificate")?.raw_bytes, "certificate")?;
-                let [entry] = material.tlog_entries.as_slice() else {
-                    return Err("a bundle has to have one entry of a transparency log".to_owned());
-                };
-                let entry = entry.read()?;
-                let signed = keyless::Signed { message: &message, signature: &signature, payload: &payload };
-                keyless::verify_der(&leaf, &entry, &signed, root, identities)?;
+                let entries = material.tlog_entries.iter().map(TlogEntry::read).collect::<Result<_, _>>()?;
+                let stamps = material.timestamp_verification_data.signed.iter();
+                let timestamps = stamps.map(|stamp| decode(&stamp.signed_timestamp, "timestamp"));
+                let evidence = Evidence { leaf, entries, timestamps: timestamps.collect::<Result<_, _>>()? };
+                let signed = Signed { message: &message, signature: &signature, payload: &payload };
+                keyless::verify(&evidence, &signed, root, identities)?;
             }
         }
         claims(&envelope.payload_type, &payload, digest)
@@ -149,17 +180,32 @@ impl Bundle {
 
 impl TlogEntry {
     fn read(&self) -> Result<LogEntry, String> {
-        let promise = self.inclusion_promise.as_ref().ok_or(
-            "the transparency log gave no signed time; logs of the second generation are not supported yet",
-        )?;
-        let number =
-            |text: &str, what: &str| text.parse::<i64>().map_err(|_| format!("a {what} that is no number"));
+        // Nothing is how JSON writes zero here.
+        let number = |text: &str, what: &str| match text {
+            "" => Ok(0),
+            text => text.parse::<i64>().map_err(|_| format!("a {what} that is no number")),
+        };
+        let promise = self.inclusion_promise.as_ref();
+        let promise =
+            promise.map(|promise| decode(&promise.signed_entry_timestamp, "signed time")).transpose()?;
         Ok(LogEntry {
             body: self.canonicalized_body.clone(),
             integrated_time: number(&self.integrated_time, "time")?,
             log_index: number(&self.log_index, "log index")?,
             log_id: decode(&self.log_id.key_id, "log id")?,
-            signed_time: decode(&promise.signed_entry_timestamp, "signed time")?,
+            promise: promise.filter(|promise| !promise.is_empty()),
+            proof: self.inclusion_proof.as_ref().map(ProofInFile::read).transpose()?,
+        })
+    }
+}
+
+impl ProofInFile {
+    fn read(&self) -> Result<Proof, String> {
+        let index = if self.log_index.is_empty() { "0" } else { &self.log_index };
+        Ok(Proof {
+            index: index.parse().map_err(|_| "a log index that is no number")?,
+            hashes: self.hashes.iter().map(|hash| decode(hash, "hash")).collect::<Result<_, _>>()?,
+            checkpoint: self.checkpoint.envelope.clone(),
         })
     }
 }

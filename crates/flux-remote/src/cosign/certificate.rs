@@ -43,7 +43,7 @@ pub(super) fn trusted(leaf_der: &[u8], root: &TrustRoot) -> Result<Signer, Strin
     Ok(Signer { key, names: names(&leaf), issuer: oidc_issuer(&leaf), not_before, not_after })
 }
 
-fn parse(der: &[u8]) -> Result<X509Certificate<'_>, String> {
+pub(super) fn parse(der: &[u8]) -> Result<X509Certificate<'_>, String> {
     match X509Certificate::from_der(der) {
         Ok(([], certificate)) => Ok(certificate),
         _ => Err("a certificate that is damaged".to_owned()),
@@ -56,23 +56,39 @@ fn time(seconds: i64) -> Result<Timestamp, String> {
 
 /// The key of the authority that issued `leaf`, DER, if its whole chain holds.
 fn issued_by(leaf: &X509Certificate<'_>, authority: &Authority, at: Timestamp) -> Option<Vec<u8>> {
-    let chain: Vec<X509Certificate<'_>> =
-        authority.chain.iter().map(|der| parse(der).ok()).collect::<Option<_>>()?;
+    let chain: Vec<&[u8]> = authority.chain.iter().map(Vec::as_slice).collect();
+    if !chain_holds(leaf, &chain, at) {
+        return None;
+    }
+    Some(parse(chain.first()?).ok()?.public_key().raw.to_vec())
+}
+
+/// Whether each certificate is signed by the next, and all above the first are authorities that were valid then.
+pub(super) fn chain_holds(leaf: &X509Certificate<'_>, above: &[&[u8]], at: Timestamp) -> bool {
+    let Some(chain) = above.iter().map(|der| parse(der).ok()).collect::<Option<Vec<_>>>() else {
+        return false;
+    };
     let mut child = leaf;
     for parent in &chain {
-        let validity = parent.validity();
-        let valid = validity.not_before.timestamp() <= at.as_second()
-            && at.as_second() <= validity.not_after.timestamp();
-        if !parent.is_ca() || !valid || child.issuer() != parent.subject() || !is_signed_by(child, parent) {
-            return None;
+        if !parent.is_ca()
+            || !is_valid(parent, at)
+            || child.issuer() != parent.subject()
+            || !is_signed_by(child, parent)
+        {
+            return false;
         }
         child = parent;
     }
     // The last one is trusted because it is in the file; that it signed itself is for its own sake.
-    chain.first().map(|issuer| issuer.public_key().raw.to_vec())
+    !chain.is_empty()
 }
 
-fn is_signed_by(child: &X509Certificate<'_>, parent: &X509Certificate<'_>) -> bool {
+fn is_valid(certificate: &X509Certificate<'_>, at: Timestamp) -> bool {
+    let validity = certificate.validity();
+    validity.not_before.timestamp() <= at.as_second() && at.as_second() <= validity.not_after.timestamp()
+}
+
+pub(crate) fn is_signed_by(child: &X509Certificate<'_>, parent: &X509Certificate<'_>) -> bool {
     let Ok(key) = PublicKey::from_der(parent.public_key().raw) else { return false };
     let hash = match child.signature_algorithm.algorithm.to_id_string().as_str() {
         "1.2.840.10045.4.3.2" | "1.2.840.113549.1.1.11" | "1.3.101.112" => Hash::Sha256,

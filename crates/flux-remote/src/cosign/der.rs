@@ -1,6 +1,7 @@
 //! As much DER as it takes to cut one extension out of a certificate.
 
 /// One element: its tag, what is in it, and all of it.
+#[derive(Clone, Copy)]
 pub(super) struct Element<'a> {
     pub(super) tag: u8,
     pub(super) content: &'a [u8],

@@ -2,9 +2,11 @@
 
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA384_ASN1, ECDSA_P384_SHA256_ASN1, ECDSA_P384_SHA384_ASN1,
-    ECDSA_P521_SHA256_ASN1, ED25519, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384,
-    RSA_PKCS1_2048_8192_SHA512, UnparsedPublicKey, VerificationAlgorithm,
+    ECDSA_P521_SHA256_ASN1, ECDSA_P521_SHA384_ASN1, ECDSA_P521_SHA512_ASN1, ED25519,
+    RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512, UnparsedPublicKey,
+    VerificationAlgorithm,
 };
+use sha2::{Digest, Sha256};
 use x509_parser::prelude::FromDer;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
@@ -66,6 +68,11 @@ impl PublicKey {
         Ok(Self { kind, bits: info.subject_public_key.data.to_vec(), der: der.to_vec() })
     }
 
+    /// The key without what kind it is.
+    pub(super) fn bits(&self) -> &[u8] {
+        &self.bits
+    }
+
     pub(super) fn der(&self) -> &[u8] {
         &self.der
     }
@@ -73,6 +80,30 @@ impl PublicKey {
     /// Whether `signature` is this key's for `message`; cosign hashes with SHA-256 whatever the key.
     pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         self.verifies_with(Hash::Sha256, message, signature)
+    }
+
+    /// The same for clients that choose the hash by the size of the key.
+    pub(super) fn verifies_message(&self, message: &[u8], signature: &[u8]) -> bool {
+        let own = match self.kind {
+            Kind::P256 | Kind::Rsa | Kind::Ed25519 => Hash::Sha256,
+            Kind::P384 => Hash::Sha384,
+            Kind::P521 => Hash::Sha512,
+        };
+        self.verifies(message, signature) || self.verifies_with(own, message, signature)
+    }
+
+    /// How a signed note points to this key: four bytes.
+    pub(super) fn note_hint(&self, name: &str) -> [u8; 4] {
+        let mut hash = Sha256::new();
+        match self.kind {
+            Kind::P256 | Kind::P384 | Kind::P521 => hash.update(&self.der),
+            Kind::Ed25519 => hash.update([name.as_bytes(), b"\n\x01", &self.bits].concat()),
+            Kind::Rsa => {
+                hash.update([name.as_bytes(), b"\n\xffPKIX-RSA-PKCS#1v1.5", &self.der].concat());
+            }
+        }
+        let hash = hash.finalize();
+        [hash[0], hash[1], hash[2], hash[3]]
     }
 
     pub(super) fn verifies_with(&self, hash: Hash, message: &[u8], signature: &[u8]) -> bool {
@@ -86,9 +117,9 @@ impl PublicKey {
             (Kind::Rsa, Hash::Sha384) => &RSA_PKCS1_2048_8192_SHA384,
             (Kind::Rsa, Hash::Sha512) => &RSA_PKCS1_2048_8192_SHA512,
             (Kind::Ed25519, _) => &ED25519,
-            (Kind::P256 | Kind::P384, Hash::Sha512) | (Kind::P521, Hash::Sha384 | Hash::Sha512) => {
-                return false;
-            }
+            (Kind::P521, Hash::Sha384) => &ECDSA_P521_SHA384_ASN1,
+            (Kind::P521, Hash::Sha512) => &ECDSA_P521_SHA512_ASN1,
+            (Kind::P256 | Kind::P384, Hash::Sha512) => return false,
         };
         UnparsedPublicKey::new(algorithm, &self.bits).verify(message, signature).is_ok()
     }

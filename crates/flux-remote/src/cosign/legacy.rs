@@ -4,7 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
-use super::keyless::{self, LogEntry};
+use super::keyless::{self, Evidence};
+use super::log::{LogEntry, Signed};
 use super::{Error, Trust};
 use crate::oci::{Descriptor, Digest, Registry};
 
@@ -46,8 +47,10 @@ fn check(layer: &Descriptor, payload: &[u8], digest: &Digest, trust: &Trust) -> 
             let certificate = layer.annotations.get(CERTIFICATE).ok_or("a signature without certificate")?;
             let bundle = layer.annotations.get(BUNDLE).ok_or("a signature that no transparency log knows")?;
             let entry = LogEntry::from_annotation(bundle)?;
-            let signed = keyless::Signed { message: payload, signature: &signature, payload };
-            keyless::verify_pem(certificate.as_bytes(), &entry, &signed, root, identities)?;
+            let signed = Signed { message: payload, signature: &signature, payload };
+            let leaf = keyless::certificate_of_pem(certificate.as_bytes())?;
+            let evidence = Evidence { leaf, entries: vec![entry], timestamps: Vec::new() };
+            keyless::verify(&evidence, &signed, root, identities)?;
         }
     }
     claims(payload, digest)

@@ -10,11 +10,19 @@ mod der;
 mod key;
 mod keyless;
 mod legacy;
+mod log;
+mod public;
+mod timestamp;
 mod trust_root;
+mod tuf;
 
+pub(crate) use certificate::is_signed_by;
 pub use key::PublicKey;
 pub use keyless::Identity;
+pub use public::Sigstore;
 pub use trust_root::TrustRoot;
+
+use std::sync::Arc;
 
 use crate::oci::{self, Digest, Registry};
 
@@ -24,6 +32,8 @@ pub enum Error {
     Key(String),
     #[error("unable to parse trusted root: {0}")]
     TrustRoot(String),
+    #[error("unable to initialize trusted root: {0}")]
+    Unavailable(String),
     #[error("{0}")]
     Registry(#[from] oci::Error),
     /// There are signatures, and none of them counts; the reason of the last one is told.
@@ -38,7 +48,7 @@ pub enum Trust {
     Key(PublicKey),
     /// Signatures by one of the identities, or by anybody where none is named.
     Keyless {
-        root: Box<TrustRoot>,
+        root: Arc<TrustRoot>,
         identities: Vec<Identity>,
     },
 }

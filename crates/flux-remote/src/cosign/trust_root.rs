@@ -14,6 +14,8 @@ pub struct TrustRoot {
     pub(super) logs: Vec<Log>,
     /// Transparency logs of certificates.
     pub(super) certificate_logs: Vec<Log>,
+    /// Who may say when a signature was made; the first of a chain may be the one that signs.
+    pub(super) timestamp_authorities: Vec<Authority>,
 }
 
 pub(super) struct Authority {
@@ -24,6 +26,8 @@ pub(super) struct Authority {
 
 pub(super) struct Log {
     pub(super) id: Vec<u8>,
+    /// Of its address; logs of the second generation are called so.
+    pub(super) host: Option<String>,
     pub(super) key: PublicKey,
     pub(super) valid: Period,
 }
@@ -49,11 +53,15 @@ struct File {
     ctlogs: Vec<LogInFile>,
     #[serde(default)]
     certificate_authorities: Vec<AuthorityInFile>,
+    #[serde(default)]
+    timestamp_authorities: Vec<AuthorityInFile>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct LogInFile {
+    #[serde(default)]
+    base_url: String,
     public_key: KeyInFile,
     log_id: Option<LogId>,
 }
@@ -103,6 +111,8 @@ impl TrustRoot {
         let authorities: Vec<Authority> =
             file.certificate_authorities.into_iter().map(authority).collect::<Result<_, _>>()?;
         let logs: Vec<Log> = file.tlogs.into_iter().map(log).collect::<Result<_, _>>()?;
+        let timestamp_authorities =
+            file.timestamp_authorities.into_iter().map(authority).collect::<Result<_, _>>()?;
         let certificate_logs = file.ctlogs.into_iter().map(log).collect::<Result<_, _>>()?;
         if authorities.is_empty() {
             return Err(wrong("no certificate authorities found in trusted root".to_owned()));
@@ -110,7 +120,7 @@ impl TrustRoot {
         if logs.is_empty() {
             return Err(wrong("no transparency log entries found in trusted root".to_owned()));
         }
-        Ok(Self { authorities, logs, certificate_logs })
+        Ok(Self { authorities, logs, certificate_logs, timestamp_authorities })
     }
 }
 
@@ -147,7 +157,8 @@ fn log(file: LogInFile) -> Result<Log, Error> {
         // What a log is known by is the hash of its key.
         None => <sha2::Sha256 as sha2::Digest>::digest(key.der()).to_vec(),
     };
-    Ok(Log { id, key, valid: period(file.public_key.valid_for)? })
+    let host = url::Url::parse(&file.base_url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    Ok(Log { id, host, key, valid: period(file.public_key.valid_for)? })
 }
 
 #[cfg(test)]

@@ -53,6 +53,9 @@ async fn an_index_becomes_an_artifact_and_a_new_chart_replaces_it(cluster: &Clus
     assert!(object["status"]["url"].as_str().unwrap().ends_with("/index.yaml"));
     assert_eq!(bytes(&object["status"]["url"]).await, artifact(&object).await);
 
+    flux.event(NAME, "NewArtifact", &format!("B from '{}'", repository.url())).await;
+    flux.event(NAME, "NewArtifact", "stored fetched index of size ").await;
+
     // Nothing new: the repository is asked, and answers without an index.
     let same = reconciled(&flux, &HELM_REPOSITORY, NAME).await;
     assert_eq!(same["status"]["artifact"], object["status"]["artifact"]);

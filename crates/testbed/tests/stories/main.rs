@@ -48,6 +48,7 @@ mod source_trouble;
 mod sources;
 #[path = "loop.rs"]
 mod the_loop;
+mod trust;
 
 /// Runs each story on every kind of cluster, as one test each.
 macro_rules! stories {

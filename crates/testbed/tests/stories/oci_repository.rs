@@ -1,14 +1,19 @@
 //! OCIRepository: from a layer in a registry to an artifact.
 
+use std::sync::Arc;
+
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use flux_api::kinds::{Controller, OCI_REPOSITORY};
+use flux_controllers::manager::ManagerOptions;
+use flux_remote::cosign;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use testbed::Cluster;
 use testbed::fault::{Fault, Times};
 use testbed::http_server::Security;
 use testbed::registry::{Access, Artifact, Blob, Options, Registry};
+use testbed::sigstore::trust::TrustServer;
 use testbed::tls::Authority;
 
 use crate::flux::{Flux, ready};
@@ -92,6 +97,12 @@ async fn a_tag_becomes_an_artifact_and_moving_it_replaces_it(cluster: &Cluster) 
     assert!(object["status"]["artifact"]["path"].as_str().unwrap().ends_with(&format!("/{first}.tar.gz")));
     assert!(object["status"]["url"].as_str().unwrap().ends_with("/latest.tar.gz"));
     assert_eq!(bytes(&object["status"]["url"]).await, artifact(&object).await);
+
+    let url = format!("oci://{}/org/app", registry.host());
+    let news = format!(
+        "stored artifact with revision 'latest@{first}' from '{url}', origin source 'https://git.example.com/app', origin revision 'main@sha1:abc'"
+    );
+    flux.event(NAME, "NewArtifact", &news).await;
 
     // Nothing new: the layer is not pulled again.
     let before = registry.http().requests().len();
@@ -345,19 +356,28 @@ const OTHER_KEY: &str = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6
 async fn verification_that_cannot_be_done_is_refused_by_name(cluster: &Cluster) {
     let registry = Registry::start().unwrap();
     push(&registry, "latest", &layer("a: 1\n"));
-    let flux = start(cluster).await;
+    // A machine that does not reach the place where the trust root is.
+    let trust = TrustServer::start(&json!({})).unwrap();
+    let nowhere = Arc::new(cosign::Sigstore::at("http://127.0.0.1:1".to_owned(), trust.first_root()));
+    let tune = move |options: &mut ManagerOptions| options.sigstore = nowhere.clone();
+    let flux = Flux::start_with(cluster, &[Controller::Source], tune).await;
     secret(cluster, &flux, "empty", "Opaque", &[("x", "y")]).await;
     let namespace = flux.namespace.name();
     for (name, verify, text) in [
         (
             "notation",
             json!({ "provider": "notation", "secretRef": { "name": "empty" } }),
-            "'notation': the provider 'notation' is not supported yet".to_owned(),
+            format!("'notation': 'trustpolicy.json' not found in secret '{namespace}/empty'"),
+        ),
+        (
+            "no-policy",
+            json!({ "provider": "notation" }),
+            "'notation': verification secret cannot be empty".to_owned(),
         ),
         (
             "keyless",
             json!({ "provider": "cosign" }),
-            "'cosign keyless': the trust root of the public Sigstore instance".to_owned(),
+            "'cosign keyless': unable to initialize trusted root: http://127.0.0.1:1/2.root.json".to_owned(),
         ),
         (
             "no-keys",

@@ -123,6 +123,29 @@ pub mod signed {
         push(&client(registry, name), Digest::of(manifest).as_str(), manifest, &[b"{}", bundle]).await;
     }
 
+    /// Something that stands beside the image with `digest`: a manifest of `kind` with one layer.
+    pub async fn beside(registry: &Registry, name: &str, digest: &str, kind: &str, layer: (&str, &[u8])) {
+        let client = client(registry, name);
+        let subject = client.fetch(digest).await.unwrap();
+        let mut push = Vec::new();
+        for (media_type, bytes) in [("application/vnd.oci.empty.v1+json", &b"{}"[..]), layer] {
+            let layer = ArtifactLayer { media_type: media_type.to_owned(), bytes: bytes.to_vec() };
+            push.push(client.push_blob(&layer).await.unwrap());
+        }
+        let manifest = serde_json::json!({
+            "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": kind, "config": push[0], "layers": [push[1]],
+            "subject": { "mediaType": subject.media_type, "digest": digest, "size": subject.bytes.len() },
+        });
+        let bytes = manifest.to_string().into_bytes();
+        client.put_manifest(Digest::of(&bytes).as_str(), MANIFEST, bytes).await.unwrap();
+    }
+
+    /// The digest and the size of what a tag points to.
+    pub async fn resolved(registry: &Registry, name: &str, tag: &str) -> (String, usize) {
+        let fetched = client(registry, name).fetch(tag).await.unwrap();
+        (fetched.digest.to_string(), fetched.bytes.len())
+    }
+
     /// A chart that helm packaged and pushed.
     pub async fn chart(registry: &Registry, name: &str) {
         let manifest = include_bytes!("../../../flux-remote/tests/cosign/chart/manifest.json");
