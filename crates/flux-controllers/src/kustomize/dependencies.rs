@@ -30,8 +30,9 @@ const LONGEST_PATH: usize = 1000;
 /// Why a dependency holds its dependents up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotReady {
-    #[error("dependency '{0}' not found{1}")]
-    NotFound(String, String),
+    /// What was looked for, what the server calls it, and what there is instead.
+    #[error("dependency '{0}' not found: {1} not found{2}")]
+    NotFound(String, String, String),
     #[error("dependency '{0}' is not ready")]
     Waiting(String),
     #[error("dependency '{0}' revision is not up to date")]
@@ -145,8 +146,18 @@ async fn find(run: &Run<'_>, dependency: &DependencyReference) -> Result<Value, 
     };
     found.ok_or_else(|| {
         let hint = if run.ctx.options.upstream_only { String::new() } else { alternatives(run, &key) };
-        Failure::Dependency(NotReady::NotFound(named(run.object, dependency), hint))
+        let wanted = on_the_server(dependency, &key.name);
+        Failure::Dependency(NotReady::NotFound(named(run.object, dependency), wanted, hint))
     })
+}
+
+/// `<plural>.<group> "<name>"`, as the API server says it; a kind that is not Flux's by its own name.
+fn on_the_server(dependency: &DependencyReference, name: &str) -> String {
+    let kind = dependency.kind.as_deref().unwrap_or(KIND.kind);
+    match kinds::by_kind(kind) {
+        Some(row) => format!("{}.{} \"{name}\"", row.plural, row.group),
+        None => format!("{kind} \"{name}\""),
+    }
 }
 
 /// What exists instead of something that does not.

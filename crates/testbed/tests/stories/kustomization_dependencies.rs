@@ -1,20 +1,22 @@
 //! Kustomization: what it waits for, in CEL, across kinds, and never in a circle.
 
 use flux_api::kinds::{GIT_REPOSITORY, KUSTOMIZATION};
-use serde_json::json;
+use serde_json::{Value, json};
 use testbed::Cluster;
 
-use crate::flux::ready;
-use crate::kustomization::{config_map, spec, start};
+use crate::flux::{Flux, condition, ready};
+use crate::kustomization::{BOTH, config_map, spec, start};
 
 crate::stories!(
     an_expression_decides_whether_a_dependency_is_ready,
+    a_dependency_that_cannot_be_judged_is_tried_again,
     an_expression_that_cannot_be_compiled_stalls_the_object,
     a_circle_is_named_on_every_member_and_the_others_go_on,
     a_dependency_may_be_of_another_kind,
 );
 
 crate::parity!(
+    a_dependency_that_cannot_be_judged_is_tried_again,
     an_expression_decides_whether_a_dependency_is_ready,
     an_expression_that_cannot_be_compiled_stalls_the_object,
 );
@@ -42,6 +44,44 @@ async fn an_expression_decides_whether_a_dependency_is_ready(cluster: &Cluster) 
     let depends = json!({ "dependsOn": [{ "name": "idle", "readyExpr": "dep.spec.suspend" }] });
     flux.apply(&KUSTOMIZATION, "idle", spec(&flux, "infra", json!({ "suspend": true }))).await;
     flux.apply(&KUSTOMIZATION, "apps", spec(&flux, "apps", depends)).await;
+    flux.ready(&KUSTOMIZATION, "apps").await;
+}
+
+async fn a_dependency_that_cannot_be_judged_is_tried_again(cluster: &Cluster) {
+    let flux = Flux::start_with(cluster, BOTH, |options| {
+        options.kustomize.requeue_dependency = std::time::Duration::from_secs(1);
+        options.kustomize.gates.additive_cel_dependency_check = true;
+    })
+    .await;
+    let files = [("infra/a.yaml", &*config_map("a", "one")), ("apps/b.yaml", &*config_map("b", "one"))];
+    flux.fleet.commit("first", &files).unwrap();
+    flux.git_repository("fleet").await;
+    let on = |name: &str, expression: Option<&str>| {
+        let mut dependency = json!({ "name": name });
+        if let Some(expression) = expression {
+            dependency["readyExpr"] = json!(expression);
+        }
+        spec(&flux, "apps", json!({ "dependsOn": [dependency] }))
+    };
+    let namespace = flux.namespace.name();
+    let waits = async |text: &str| {
+        let says = |object: &Value| ready(object).1 == "DependencyNotReady" && ready(object).2.contains(text);
+        let what = format!("waits with '{text}'");
+        let object = flux.until(&KUSTOMIZATION, "apps", &what, says).await;
+        assert_eq!(condition(&object, "Stalled"), ("", "", ""), "{text}");
+    };
+    flux.apply(&KUSTOMIZATION, "apps", on("infra", None)).await;
+    let server = "kustomizations.kustomize.toolkit.fluxcd.io \"infra\" not found";
+    waits(&format!("dependency '{namespace}/infra' not found: {server}")).await;
+    // With the gate an expression is asked besides the usual checks, not instead of them.
+    flux.apply(&KUSTOMIZATION, "infra", spec(&flux, "infra", json!({ "suspend": true }))).await;
+    flux.apply(&KUSTOMIZATION, "apps", on("infra", Some("true"))).await;
+    waits(&format!("dependency '{namespace}/infra' is not ready")).await;
+    // What fails when it runs may work the next time.
+    flux.apply(&KUSTOMIZATION, "apps", on("infra", Some("dep.metadata.labels['stage'] == 'done'"))).await;
+    waits("failed to evaluate the CEL expression").await;
+    let labels = json!({ "stage": "done" });
+    flux.apply_labelled(&KUSTOMIZATION, "infra", spec(&flux, "infra", json!({})), labels).await;
     flux.ready(&KUSTOMIZATION, "apps").await;
 }
 
