@@ -19,6 +19,7 @@ use flux_controllers::source::depot::Network;
 use flux_controllers::source::{Depot, StandIn};
 use flux_remote::local::Place;
 use helm::{Chart, Dialect, Limits};
+use http_body_util::{BodyExt as _, Limited};
 
 use super::disk::Disk;
 use crate::error::{CliError, fail};
@@ -248,15 +249,17 @@ async fn through_api_server(session: &Session, path: &str) -> Result<Vec<u8>, St
     if !answer.status().is_success() {
         return Err(format!("the API server's proxy answered {}", answer.status()));
     }
-    let bytes = answer.into_body().collect_bytes().await.map_err(|error| error.to_string())?;
-    Ok(bytes.to_vec())
+    let body = Limited::new(answer.into_body(), LARGEST).collect().await;
+    Ok(body.map_err(|error| error.to_string())?.to_bytes().to_vec())
 }
 
 async fn directly(session: &Session, url: &str) -> Result<Vec<u8>, String> {
     let told = |error: reqwest::Error| crate::session::innermost(&error.without_url());
     let client = reqwest::Client::builder().timeout(session.timeout).build().map_err(told)?;
     let answer = client.get(url).send().await.map_err(told)?;
-    Ok(answer.error_for_status().map_err(told)?.bytes().await.map_err(told)?.to_vec())
+    let body = reqwest::Body::from(answer.error_for_status().map_err(told)?);
+    let body = Limited::new(body, LARGEST).collect().await;
+    Ok(body.map_err(|error| error.to_string())?.to_bytes().to_vec())
 }
 
 /// `http://name.namespace.svc.cluster.local./a` as a path of the API server; `None` for addresses of anything else.

@@ -26,6 +26,13 @@ pub(super) async fn dry_run(
     Ok(answer)
 }
 
+/// Without the book-keeping of who set which field.
+pub(super) fn plain(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+}
+
 pub(super) fn is_immutable(cause: &Cause) -> bool {
     matches!(cause, Cause::Refused { code: 409 | 422, .. }) || cause.to_string().contains("immutable")
 }

@@ -17,7 +17,7 @@ use helm::plan::{Object, ObjectKey, objects_of, own};
 use helm::release::Release;
 use serde_json::Value;
 
-use super::dry_run::{dry_run, is_immutable, marked, mask, normalized, refusal};
+use super::dry_run::{dry_run, is_immutable, marked, mask, normalized, plain, refusal};
 use super::dyff;
 use super::told::Told;
 use crate::commands::build::{Asked, Made};
@@ -54,17 +54,7 @@ async fn diff(run: &Invocation) -> Result<Told, CliError> {
 /// Which revision is compared with what.
 fn headline(made: &Made, stored: Option<&Release>) -> String {
     let next = &made.preview.release;
-    let chart = |release: &Release| {
-        let text = |key: &str| {
-            release
-                .chart
-                .pointer(&format!("/metadata/{key}"))
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
-        format!("{} {}", text("name"), text("version"))
-    };
+    let chart = |release: &Release| format!("{} {}", release.chart_name(), release.chart_version());
     let name = format!("{}/{}", next.namespace, next.name);
     match stored {
         None => format!("► release {name} is not installed; it would be {}", chart(next)),
@@ -294,10 +284,4 @@ impl Comparison<'_> {
 
 fn is_secret(id: &ObjectId) -> bool {
     id.kind == "Secret" && id.group.is_empty()
-}
-
-fn plain(object: &mut Value) {
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("managedFields");
-    }
 }

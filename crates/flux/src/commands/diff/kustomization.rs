@@ -17,7 +17,9 @@ use crate::kinds;
 use crate::session::Session;
 use crate::tree::Invocation;
 
-use super::dry_run::{dry_run, is_encrypted, is_immutable, keys_only, marked, mask, normalized, refusal};
+use super::dry_run::{
+    dry_run, is_encrypted, is_immutable, keys_only, marked, mask, normalized, plain, refusal,
+};
 use super::dyff;
 use super::told::Told;
 
@@ -113,11 +115,8 @@ async fn compared(
         Err(cause) => return Err(refusal(id, &cause)),
     };
     let Some(mut live) = live else { return Ok(Outcome::Created) };
-    for object in [&mut live, &mut wanted] {
-        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.remove("managedFields");
-        }
-    }
+    plain(&mut live);
+    plain(&mut wanted);
     let ignored = rules.of(&wanted);
     let (mut live, mut wanted) = (without(&live, &ignored), without(&wanted, &ignored));
     if !flux_apply::drift::has_drifted(&live, &wanted) {
