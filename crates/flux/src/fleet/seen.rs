@@ -92,10 +92,6 @@ impl Seen {
         Some(format!("{}/{namespace}/{}", text(reference, "kind")?, text(reference, "name")?))
     }
 
-    pub(crate) fn resource_version(&self) -> &str {
-        self.object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default()
-    }
-
     pub(crate) fn revision(&self) -> Option<&str> {
         let paths =
             ["/status/lastAppliedRevision", "/status/artifact/revision", "/status/history/0/chartVersion"];

@@ -1,5 +1,6 @@
 //! When a fleet has settled: every object has said how it is, and nothing moves any more.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -14,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// at once, so a longer silence brings no news.
 const QUIET: Duration = Duration::from_millis(400);
 /// Nothing has changed for this long although somebody still waits: for something that failed, and will not come.
-const STUCK: Duration = Duration::from_millis(2_500);
+const STUCK: Duration = Duration::from_secs(1);
 
 /// As above, where nothing that failed explains the waiting: a chart is rendered, or the machine has other work to do.
 const BUSY: Duration = Duration::from_secs(20);
@@ -29,15 +30,13 @@ pub(super) enum Settled {
 /// The objects of Flux as they are when they have settled, or when `limit` is over.
 pub(super) async fn wait(client: &Client, limit: Duration) -> Result<(Vec<Seen>, Settled)> {
     let started = Instant::now();
-    let mut versions = Vec::new();
+    let mut verdicts = Verdicts::default();
     let mut changed = Instant::now();
     let mut revision = None;
     let mut moved = Instant::now();
     loop {
         let objects = seen::flux_objects(client).await?;
-        let now: Vec<String> = objects.iter().map(|object| object.resource_version().to_owned()).collect();
-        if now != versions {
-            versions = now;
+        if verdicts.hear(&objects) {
             changed = Instant::now();
         }
         let latest = store_revision(client).await?;
@@ -57,6 +56,48 @@ pub(super) async fn wait(client: &Client, limit: Duration) -> Result<(Vec<Seen>,
             }
             true if silence >= STUCK => return Ok((objects, Settled::No)),
             _ => tokio::time::sleep(LOOK).await,
+        }
+    }
+}
+
+/// What each object last said of itself.
+///
+/// Something that failed is tried again and again, and each time it says that it is at it before it says the same as before. That
+/// is no news, and no reason to go on waiting.
+#[derive(Default)]
+struct Verdicts(BTreeMap<String, Said>);
+
+#[derive(Clone, PartialEq, Eq)]
+struct Said {
+    generation: i64,
+    verdict: Verdict,
+    message: String,
+    revision: Option<String>,
+}
+
+impl Verdicts {
+    /// Whether anybody says something new, is new, or has gone.
+    fn hear(&mut self, objects: &[Seen]) -> bool {
+        let now: BTreeMap<String, Said> =
+            objects.iter().map(|object| (object.id(), self.said(object))).collect();
+        let is_news = now != self.0;
+        self.0 = now;
+        is_news
+    }
+
+    fn said(&self, object: &Seen) -> Said {
+        let generation = object.object.pointer("/metadata/generation").and_then(serde_json::Value::as_i64);
+        let said = Said {
+            generation: generation.unwrap_or_default(),
+            verdict: object.verdict,
+            message: object.message.clone(),
+            revision: object.revision().map(str::to_owned),
+        };
+        match self.0.get(&object.id()) {
+            Some(before) if said.verdict == Verdict::Waiting && before.generation == said.generation => {
+                before.clone()
+            }
+            _ => said,
         }
     }
 }
@@ -97,6 +138,23 @@ mod tests {
             message: String::new(),
             object: json!({ "metadata": { "labels": labels } }),
         }
+    }
+
+    #[test]
+    fn trying_again_is_no_news_and_another_outcome_is() {
+        let failed =
+            |message: &str| Seen { message: message.to_owned(), ..seen("web", Verdict::Failed, "apps") };
+        let trying = seen("web", Verdict::Waiting, "apps");
+        let mut verdicts = Verdicts::default();
+        assert!(verdicts.hear(&[failed("no chart")]));
+        assert!(!verdicts.hear(std::slice::from_ref(&trying)));
+        assert!(!verdicts.hear(&[failed("no chart")]));
+        assert!(verdicts.hear(&[failed("no registry")]));
+        assert!(verdicts.hear(&[seen("web", Verdict::Ready, "apps")]));
+        let mut changed = trying;
+        changed.object["metadata"]["generation"] = 2.into();
+        assert!(verdicts.hear(&[changed]));
+        assert!(verdicts.hear(&[]));
     }
 
     #[test]
