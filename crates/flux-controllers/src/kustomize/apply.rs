@@ -10,6 +10,7 @@ use super::drift::{self, Manifests};
 use super::failure::Failure;
 use super::run::Run;
 use super::self_management::guard::Guard;
+use super::self_management::locks_out;
 use super::{drift_report, handover, health, identity, owners, teardown};
 use crate::reconcile::{Cause, ObjectKey};
 
@@ -25,6 +26,9 @@ pub(super) async fn apply(run: &mut Run<'_>, objects: Vec<Value>) -> Result<Appl
         return Err(pinned.stay(run, &cluster).await);
     }
     if let Some(guard) = &mut guard {
+        if let Some(why) = locks_out(&objects, run.object) {
+            return Err(Failure::Apply(format!("nothing was applied: {why}")));
+        }
         guard.begin(run).await;
     }
     let Brought { old, new, changes, jobs } = match bring(run, &cluster, objects, guard.is_some()).await {

@@ -19,6 +19,7 @@ crate::stories!(
     a_sync_that_cannot_be_built_is_rolled_back_and_the_fix_is_taken,
     a_source_that_cannot_be_fetched_is_rolled_back_and_the_fix_is_taken,
     what_applies_the_set_is_not_pruned_by_it,
+    a_sync_that_suspends_itself_is_refused_and_the_fix_is_taken,
     as_upstream_nothing_is_kept_and_nothing_rolled_back,
 );
 
@@ -175,6 +176,19 @@ async fn a_source_that_cannot_be_fetched_is_rolled_back_and_the_fix_is_taken(clu
     .await;
     let fixed = push(&flux, &[("system/gotk-sync.yaml", &sync(&flux, "main", "./system"))]).await;
     applied(&flux, "system", &fixed).await;
+}
+
+async fn a_sync_that_suspends_itself_is_refused_and_the_fix_is_taken(cluster: &Cluster) {
+    let (flux, first) = synced(cluster).await;
+    let suspended = sync(&flux, "main", "system").replace("\"interval\":", "\"suspend\":true,\"interval\":");
+    push(&flux, &[("system/gotk-sync.yaml", &suspended)]).await;
+    let object = flux.not_ready(&KUSTOMIZATION, "system", "ReconciliationFailed").await;
+    let message = ready(&object).2;
+    assert!(message.contains("spec.suspend: true") && message.contains("flux suspend"), "{message}");
+    assert_eq!(object["status"]["lastAppliedRevision"], format!("main@sha1:{first}"));
+    let fixed = push(&flux, &[("system/gotk-sync.yaml", &sync(&flux, "main", "./system"))]).await;
+    let object = applied(&flux, "system", &fixed).await;
+    assert!(object["spec"]["suspend"].is_null());
 }
 
 async fn what_applies_the_set_is_not_pruned_by_it(cluster: &Cluster) {

@@ -47,6 +47,30 @@ pub(super) fn is_needed(id: &ObjectId, live: &Value, own: &Kustomization) -> boo
     is_sync(id, own) || of_both
 }
 
+/// Why nothing could be applied any more after `objects`, not even their fix: they suspend what applies them, or run no controller
+/// that could.
+pub(super) fn locks_out(objects: &[Value], own: &Kustomization) -> Option<String> {
+    let identified = || objects.iter().filter_map(|object| Some((object, ObjectId::of(object)?)));
+    let is_suspended = |object: &Value| object.pointer("/spec/suspend") == Some(&Value::Bool(true));
+    if let Some((_, id)) = identified().find(|(object, id)| is_sync(id, own) && is_suspended(object)) {
+        return Some(format!(
+            "{id} has spec.suspend: true, so no later commit could undo it: take it out of the source and use `flux suspend` instead"
+        ));
+    }
+    let is_stopped = |object: &Value| object.pointer("/spec/replicas").and_then(Value::as_i64) == Some(0);
+    NEEDED.iter().find_map(|component| {
+        let of_it = |(object, id): &(&Value, ObjectId)| {
+            is_controller(object, id) && label(object, COMPONENT) == Some(component)
+        };
+        // Shards may be stopped as long as one of them runs.
+        let mut all = identified().filter(of_it);
+        let (_, first) = all.next().filter(|(object, _)| is_stopped(object))?;
+        all.all(|(object, _)| is_stopped(object)).then(|| {
+            format!("{first} has spec.replicas: 0, so no later commit could be applied: set it to 1 or leave it out")
+        })
+    })
+}
+
 fn is_toolkit(object: &Value, id: &ObjectId) -> bool {
     is_toolkit_crd(id) || is_controller(object, id)
 }
@@ -81,14 +105,42 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    #[test]
-    fn crds_controllers_and_the_sync_objects_are_the_system_and_apps_are_not() {
-        let own: Kustomization = serde_json::from_value(json!({
+    fn flux_system() -> Kustomization {
+        serde_json::from_value(json!({
             "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
             "metadata": {"name": "flux-system", "namespace": "flux-system"},
             "spec": {"interval": "1m", "prune": true, "sourceRef": {"kind": "GitRepository", "name": "fleet"}},
         }))
-        .unwrap();
+        .unwrap()
+    }
+
+    #[test]
+    fn a_set_that_suspends_itself_or_stops_its_controllers_locks_everybody_out() {
+        let own = flux_system();
+        let source = |name: &str, suspend: bool| {
+            json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+                "metadata": {"name": name, "namespace": "flux-system"}, "spec": {"suspend": suspend}})
+        };
+        let deployment = |name: &str, component: &str, replicas: i64| {
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": replicas},
+                "metadata": {"name": name, "namespace": "flux-system", "labels": {PART_OF: "flux", COMPONENT: component}}})
+        };
+        let why = |objects: &[Value]| locks_out(objects, &own).unwrap_or_default();
+        assert!(
+            why(&[source("fleet", true)])
+                .starts_with("GitRepository/flux-system/fleet has spec.suspend: true")
+        );
+        assert_eq!(why(&[source("fleet", false), source("other", true)]), "");
+        let stopped = deployment("kustomize-controller", "kustomize-controller", 0);
+        assert!(why(std::slice::from_ref(&stopped)).contains("kustomize-controller has spec.replicas: 0"));
+        let shard = deployment("kustomize-controller-shard1", "kustomize-controller", 1);
+        assert_eq!(why(&[stopped, shard]), "");
+        assert_eq!(why(&[deployment("image-reflector-controller", "image-reflector-controller", 0)]), "");
+    }
+
+    #[test]
+    fn crds_controllers_and_the_sync_objects_are_the_system_and_apps_are_not() {
+        let own = flux_system();
         let object = |api_version: &str, kind: &str, name: &str, label: &str| {
             json!({"apiVersion": api_version, "kind": kind,
                 "metadata": {"name": name, "namespace": "flux-system", "labels": {PART_OF: label}}})
