@@ -29,6 +29,7 @@ pub mod sigstore;
 pub mod story;
 pub mod tls;
 pub mod trouble;
+pub mod upstream;
 pub mod wait;
 pub mod webhook_sink;
 pub mod workloads;

@@ -11,6 +11,8 @@ mod cluster;
 mod flag_values;
 mod folder;
 mod judge;
+#[path = "../at_work/log_api.rs"]
+mod log_api;
 mod objects;
 mod peers;
 mod play;

@@ -1,4 +1,4 @@
-//! What a command speaks to besides a cluster: a webhook receiver with scripted answers, and an API that has logs only.
+//! What a command speaks to besides a cluster: a webhook receiver with scripted answers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use http::{HeaderMap, StatusCode, Uri};
-use serde_json::{Value, json};
+use serde_json::Value;
 use testbed::http_server::{HttpServer, Security};
 
 pub struct Webhook {
@@ -58,28 +58,4 @@ async fn received(
     let answer = script.answers.get(at).cloned().unwrap_or_default();
     let code = answer["status"].as_u64().unwrap_or(200) as u16;
     (StatusCode::from_u16(code).unwrap(), answer["body"].as_str().unwrap_or_default().to_owned())
-}
-
-/// Serves one Deployment, one Pod and its log.
-pub fn log_api(log: String) -> HttpServer {
-    let router = Router::new().fallback(logs).with_state(Arc::new(log));
-    HttpServer::start(router, Security::Plain).unwrap()
-}
-
-async fn logs(State(log): State<Arc<String>>, uri: Uri) -> (StatusCode, String) {
-    let place = json!({"name": "ctl", "namespace": "flux-system"});
-    let template =
-        json!({"metadata": {"labels": {"app": "ctl"}}, "spec": {"containers": [{"name": "manager"}]}});
-    let body = match uri.path().rsplit('/').next().unwrap_or_default() {
-        "deployments" => json!({"kind": "DeploymentList", "apiVersion": "apps/v1", "items": [{
-            "metadata": place, "spec": {"selector": {"matchLabels": {"app": "ctl"}}, "template": template}}]})
-        .to_string(),
-        "pods" => json!({"kind": "PodList", "apiVersion": "v1", "items": [{
-            "metadata": {"name": "ctl-0", "namespace": "flux-system"},
-            "spec": {"containers": [{"name": "manager"}]}, "status": {"phase": "Running"}}]})
-        .to_string(),
-        "log" => log.as_str().to_owned(),
-        _ => return (StatusCode::NOT_FOUND, "{}".to_owned()),
-    };
-    (StatusCode::OK, body)
 }

@@ -15,7 +15,8 @@ use tokio::runtime::Handle;
 use crate::cluster::{Background, Cluster, stand_in, write_once};
 use crate::folder::{Corpus, copy, write_files};
 use crate::judge::judge;
-use crate::peers::{Webhook, log_api};
+use crate::log_api::log_api;
+use crate::peers::Webhook;
 use crate::values::Values;
 use crate::{Answer, flag_values, scenario};
 

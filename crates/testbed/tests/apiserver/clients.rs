@@ -16,6 +16,7 @@ use testbed::chart::Chart;
 use testbed::git_server::GitServer;
 use testbed::process::Supervised;
 use testbed::reference::{self, Controller, Kubernetes, Tool};
+use testbed::upstream::Upstream;
 
 fn helm(tool: Tool, kubeconfig: &Path, home: &Path, arguments: &[&str]) -> Result<Output> {
     let binary = reference::binary(tool, "helm")?;
@@ -129,7 +130,7 @@ async fn the_real_controller_manager_elects_itself_and_makes_replica_sets() -> R
     });
     tokio::select! {
         lease = elected => { lease?; }
-        failure = ended(&mut manager) => bail!(failure),
+        failure = ended(|| manager.failure()) => bail!(failure),
     }
     let text = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replicas: 2\n  selector: {matchLabels: {app: web}}\n  \
                 template:\n    metadata: {labels: {app: web}}\n    spec: {containers: [{name: web, image: \"web:1\"}]}\n";
@@ -140,7 +141,7 @@ async fn the_real_controller_manager_elects_itself_and_makes_replica_sets() -> R
     });
     tokio::select! {
         deployment = watched => { deployment?; }
-        failure = ended(&mut manager) => bail!(failure),
+        failure = ended(|| manager.failure()) => bail!(failure),
     }
     Ok(())
 }
@@ -153,26 +154,9 @@ async fn upstreams_source_controller_reconciles() -> Result<()> {
     for (_, text) in flux_api::crds::yaml() {
         cluster.apply_crds(&text).await?;
     }
-    let binary = tokio::task::spawn_blocking(|| {
-        reference::binary(Tool::Controller(Controller::Source), "source-controller")
-    });
-    let binary = binary.await??;
     let namespace = cluster.namespace("peer").await?;
-    let folder = tempfile::tempdir()?;
-    // The kubeconfig and the namespace it runs in come from the environment of its process.
-    let arguments = [
-        format!("KUBECONFIG={}", cluster.kubeconfig_path().display()),
-        format!("RUNTIME_NAMESPACE={}", namespace.name()),
-        binary.display().to_string(),
-        "--storage-addr=127.0.0.1:0".to_owned(),
-        "--storage-adv-addr=127.0.0.1:9790".to_owned(),
-        "--metrics-addr=127.0.0.1:0".to_owned(),
-        "--health-addr=127.0.0.1:0".to_owned(),
-        "--events-addr=".to_owned(),
-        format!("--storage-path={}", folder.path().display()),
-    ];
-    let log = folder.path().join("log");
-    let mut controller = Supervised::start(Path::new("/usr/bin/env"), arguments, &log)?;
+    let source = [Controller::Source];
+    let mut upstream = tokio::task::block_in_place(|| Upstream::start(&cluster, namespace.name(), &source))?;
     let git = GitServer::start()?;
     let repository = git.create("fleet")?;
     let commit = repository.commit("first", &[("a.yaml", "a: 1\n")])?;
@@ -191,15 +175,15 @@ async fn upstreams_source_controller_reconciles() -> Result<()> {
     });
     tokio::select! {
         object = stored => { object?; }
-        failure = ended(&mut controller) => bail!(failure),
+        failure = ended(|| upstream.failure()) => bail!(failure),
     }
     Ok(())
 }
 
-/// Resolves when the process ends, with its last lines.
-async fn ended(process: &mut Supervised) -> String {
+/// Resolves when a process ends, with its last lines.
+async fn ended(mut failure: impl FnMut() -> std::io::Result<Option<String>>) -> String {
     loop {
-        match process.failure() {
+        match failure() {
             Ok(None) => tokio::time::sleep(Duration::from_millis(200)).await,
             Ok(Some(failure)) => return failure,
             Err(error) => return error.to_string(),

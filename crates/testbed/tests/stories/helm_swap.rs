@@ -5,8 +5,8 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use testbed::Cluster;
 use testbed::chart_repository::ChartRepository;
-use testbed::process::Supervised;
-use testbed::reference::{Controller, Tool, binary};
+use testbed::reference::Controller;
+use testbed::upstream::Upstream;
 
 use crate::flux::ready;
 use crate::helm_release::{chart, publish, records, spec, start};
@@ -40,19 +40,9 @@ async fn a_release_of_real_helm_controller_is_taken_over_without_a_new_revision(
     }));
     flux.apply(&HELM_RELEASE, "web", with).await;
 
-    let controller =
-        tokio::task::block_in_place(|| binary(Tool::Controller(Controller::Helm), "helm-controller"))
-            .unwrap();
-    let environment = [
-        format!("KUBECONFIG={}", cluster.kubeconfig_path().display()),
-        format!("RUNTIME_NAMESPACE={}", flux.namespace.name()),
-    ];
-    let arguments =
-        ["--watch-all-namespaces=false", "--metrics-addr=:0", "--health-addr=:0", "--events-addr="];
-    let arguments =
-        environment.into_iter().chain([controller.display().to_string()]).chain(arguments.map(str::to_owned));
-    let log = flux.storage().join("helm-controller.log");
-    let mut real = Supervised::start(std::path::Path::new("/usr/bin/env"), arguments, &log).unwrap();
+    let helm = [Controller::Helm];
+    let real =
+        tokio::task::block_in_place(|| Upstream::start(&cluster, flux.namespace.name(), &helm)).unwrap();
     // It writes conditions before the rest of the status.
     let is_ready = |object: &kube::api::DynamicObject| {
         let object = serde_json::to_value(object).unwrap();

@@ -1,8 +1,6 @@
 //! Artifacts are understood by the other implementation: upstream's kustomize- and helm-controller live on ours, and
 //! ours live on those of upstream's source-controller.
 
-use std::net::TcpListener;
-use std::path::Path;
 use std::time::Duration;
 
 use flux_api::kinds::{
@@ -14,47 +12,11 @@ use serde_json::{Value, json};
 use testbed::Cluster;
 use testbed::chart::Chart;
 use testbed::chart_repository::ChartRepository;
-use testbed::process::{Scratch, Supervised};
-use testbed::reference::{self, Tool};
+use testbed::reference;
 use testbed::registry::{Artifact, Blob, Registry};
+use testbed::upstream::Upstream;
 
 use crate::flux::Flux;
-
-/// Upstream's controllers, watching one namespace.
-struct Upstream {
-    _running: Vec<Supervised>,
-    _scratch: Scratch,
-}
-
-impl Upstream {
-    fn start(cluster: &Cluster, namespace: &str, controllers: &[reference::Controller]) -> Self {
-        let scratch = Scratch::new().unwrap();
-        let port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let start = |controller: &reference::Controller| {
-            let tool = Tool::Controller(*controller);
-            let name = tool.binaries().next().unwrap();
-            let binary = reference::binary(tool, name).unwrap();
-            let mut arguments = vec![
-                format!("KUBECONFIG={}", cluster.kubeconfig_path().display()),
-                format!("RUNTIME_NAMESPACE={namespace}"),
-                binary.display().to_string(),
-                format!("--metrics-addr=127.0.0.1:{}", port()),
-                format!("--health-addr=127.0.0.1:{}", port()),
-                "--watch-all-namespaces=false".to_owned(),
-            ];
-            if let reference::Controller::Source = controller {
-                let storage = format!("127.0.0.1:{}", port());
-                arguments.push(format!("--storage-path={}", scratch.path().display()));
-                arguments.push(format!("--storage-addr={storage}"));
-                arguments.push(format!("--storage-adv-addr={storage}"));
-            }
-            let log = scratch.path().join(format!("{name}.log"));
-            Supervised::start(Path::new("/usr/bin/env"), arguments, &log).unwrap()
-        };
-        let running = controllers.iter().map(start).collect();
-        Self { _running: running, _scratch: scratch }
-    }
-}
 
 /// A repository, an image and a chart, each with a ConfigMap in it.
 struct Servers {
@@ -144,7 +106,7 @@ async fn upstreams_appliers_live_on_our_artifacts() {
     let servers = Servers::start(&flux);
     let appliers = [reference::Controller::Kustomize, reference::Controller::Helm];
     let _upstream =
-        tokio::task::block_in_place(|| Upstream::start(&cluster, flux.namespace.name(), &appliers));
+        tokio::task::block_in_place(|| Upstream::start(&cluster, flux.namespace.name(), &appliers)).unwrap();
     servers.apply_sources(&flux).await;
     consume(&cluster, &flux).await;
     follow(&cluster, &flux).await;
@@ -157,7 +119,8 @@ async fn our_appliers_live_on_upstreams_artifacts() {
     let flux = Flux::start(&cluster, &[Controller::Kustomize, Controller::Helm]).await;
     let servers = Servers::start(&flux);
     let source = [reference::Controller::Source];
-    let _upstream = tokio::task::block_in_place(|| Upstream::start(&cluster, flux.namespace.name(), &source));
+    let _upstream =
+        tokio::task::block_in_place(|| Upstream::start(&cluster, flux.namespace.name(), &source)).unwrap();
     servers.apply_sources(&flux).await;
     consume(&cluster, &flux).await;
     follow(&cluster, &flux).await;

@@ -1,8 +1,6 @@
 //! Swap: a fleet that upstream's controllers deployed is taken over without one write to a workload, and handed back.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
-use std::path::Path;
 use std::time::Duration;
 
 use flux_api::kinds::{Controller, GIT_REPOSITORY, KUSTOMIZATION};
@@ -12,8 +10,8 @@ use kube::core::TypeMeta;
 use serde_json::{Value, json};
 use testbed::Cluster;
 use testbed::control_plane::Options;
-use testbed::process::{Scratch, Supervised};
-use testbed::reference::{self, Tool};
+use testbed::reference;
+use testbed::upstream::Upstream;
 
 use crate::flux::{Flux, ready};
 use crate::kustomization::{push, spec};
@@ -72,48 +70,9 @@ const KINDS: [(&str, &str); 7] = [
 ];
 
 /// Upstream's source- and kustomize-controller at work.
-struct Upstream {
-    _scratch: Scratch,
-    controllers: Vec<Supervised>,
-}
-
-impl Upstream {
-    fn start(cluster: &Cluster, namespace: &str) -> Self {
-        let scratch = Scratch::new().unwrap();
-        let port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let storage = port();
-        let mut controllers = Vec::new();
-        for (controller, name) in [
-            (reference::Controller::Source, "source-controller"),
-            (reference::Controller::Kustomize, "kustomize-controller"),
-        ] {
-            let binary = reference::binary(Tool::Controller(controller), name).unwrap();
-            // They know no flag for it.
-            let mut arguments = vec![
-                format!("KUBECONFIG={}", cluster.kubeconfig_path().display()),
-                format!("RUNTIME_NAMESPACE={namespace}"),
-                binary.display().to_string(),
-                format!("--metrics-addr=127.0.0.1:{}", port()),
-                format!("--health-addr=127.0.0.1:{}", port()),
-                "--enable-leader-election=false".to_owned(),
-                "--watch-all-namespaces=true".to_owned(),
-            ];
-            if controller == reference::Controller::Source {
-                arguments.push(format!("--storage-path={}", scratch.path().display()));
-                arguments.push(format!("--storage-addr=127.0.0.1:{storage}"));
-                arguments.push(format!("--storage-adv-addr=127.0.0.1:{storage}"));
-            }
-            let log = scratch.path().join(format!("{name}.log"));
-            controllers.push(Supervised::start(Path::new("/usr/bin/env"), arguments, &log).unwrap());
-        }
-        Self { _scratch: scratch, controllers }
-    }
-
-    fn stop(mut self) {
-        for controller in &mut self.controllers {
-            controller.stop();
-        }
-    }
+fn upstream(cluster: &Cluster, namespace: &str) -> Upstream {
+    let controllers = [reference::Controller::Source, reference::Controller::Kustomize];
+    tokio::task::block_in_place(|| Upstream::start(cluster, namespace, &controllers).unwrap())
 }
 
 /// What a swap must not touch: everything about each object but when it was last seen.
@@ -206,12 +165,12 @@ async fn swap(upstream_only: bool) {
     flux.fleet.commit("first", &[("apps/all.yaml", WORKLOADS)]).unwrap();
     flux.git_repository("fleet").await;
 
-    let upstream = Upstream::start(&cluster, &namespace);
+    let theirs_at_work = upstream(&cluster, &namespace);
     flux.apply(&KUSTOMIZATION, "apps", spec(&flux, "apps", json!({ "timeout": "1m" }))).await;
     let theirs = reconciled(&flux, "upstream").await;
     let before = fleet(&cluster, &namespace).await;
     assert_eq!(before.len(), KINDS.len(), "{before:#?}");
-    upstream.stop();
+    theirs_at_work.stop();
 
     flux.resume().await;
     let ours = reconciled(&flux, "ours").await;
@@ -224,11 +183,11 @@ async fn swap(upstream_only: bool) {
     let before = fleet(&cluster, &namespace).await;
     flux.stop().await;
 
-    let upstream = Upstream::start(&cluster, &namespace);
+    let theirs_at_work = upstream(&cluster, &namespace);
     flux.reconcile(&GIT_REPOSITORY, "fleet").await;
     let theirs = reconciled(&flux, "upstream again").await;
     let after = fleet(&cluster, &namespace).await;
     assert_eq!(after, before, "handing back wrote to a workload");
     assert_eq!(comparable(&theirs), comparable(&ours));
-    upstream.stop();
+    theirs_at_work.stop();
 }

@@ -74,7 +74,8 @@ macro_rules! stories {
 }
 pub(crate) use stories;
 
-/// Runs each of these stories, which are of what upstream does too, once more with `--compat=upstream`.
+/// Runs each of these stories, which are of what upstream does too, once more with `--compat=upstream`; with `--peers` on a real
+/// control plane as well.
 macro_rules! parity {
     ($($name:ident),+ $(,)?) => {
         mod with_all_of_upstreams_behaviour {
@@ -82,6 +83,17 @@ macro_rules! parity {
                 #[tokio::test(flavor = "multi_thread")]
                 async fn $name() {
                     let cluster = testbed::Cluster::embedded().await.unwrap();
+                    crate::flux::AS_UPSTREAM.scope((), super::$name(&cluster)).await;
+                }
+            )+
+        }
+
+        mod with_all_of_upstreams_behaviour_on_a_real_control_plane {
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                #[ignore = "peers: the embedded server has shown it"]
+                async fn $name() {
+                    let cluster = testbed::Cluster::real().await.unwrap();
                     crate::flux::AS_UPSTREAM.scope((), super::$name(&cluster)).await;
                 }
             )+
