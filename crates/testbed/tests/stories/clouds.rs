@@ -7,7 +7,8 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flux_api::kinds::{
-    ALERT, Controller, GIT_REPOSITORY, IMAGE_POLICY, IMAGE_REPOSITORY, IMAGE_UPDATE_AUTOMATION, PROVIDER,
+    ALERT, Controller, GIT_REPOSITORY, IMAGE_POLICY, IMAGE_REPOSITORY, IMAGE_UPDATE_AUTOMATION,
+    KUSTOMIZATION, PROVIDER,
 };
 use flux_controllers::manager::ManagerOptions;
 use flux_controllers::reconcile::FeatureGates;
@@ -23,12 +24,14 @@ use testbed::http_server::{HttpServer, Security};
 use testbed::webhook_sink::WebhookSink;
 
 use crate::flux::{Flux, ready};
+use crate::kustomization::{BOTH, spec};
 use crate::notification::{here, listeners};
 
 crate::stories!(
     images_are_scanned_at_every_cloud_and_its_login_goes_before_a_pull_secret,
     an_automation_pushes_with_the_login_of_its_cloud,
     a_commit_status_is_written_with_the_identity_of_a_machine_or_a_service_account,
+    a_key_service_is_asked_as_the_machine_and_its_token_is_kept_and_counted,
 );
 
 const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
@@ -230,4 +233,36 @@ async fn a_commit_status_is_written_with_the_identity_of_a_machine_or_a_service_
     );
     let problem = format!("failed to get service account '{}/none'", flux.namespace.name());
     flux.event("missing", "NotificationDispatchFailed", &problem).await;
+}
+
+/// The vault is nowhere, so nothing is opened; the way to it is what counts here.
+async fn a_key_service_is_asked_as_the_machine_and_its_token_is_kept_and_counted(cluster: &Cluster) {
+    let clouds = clouds();
+    let environment = Environment::for_tests(&[], &clouds.url());
+    let flux = Flux::start_with(cluster, BOTH, move |options| options.cloud = environment.clone()).await;
+    let (head, rest) = include_str!("sops/secret.yaml").split_once("    age:\n").unwrap();
+    let (_, tail) = rest.split_once("    encrypted_regex:").unwrap();
+    let key = "    azure_kv:\n        - vault_url: https://fleet.vault.invalid\n          name: key\n          version: '1'\n          \
+               created_at: '2026-01-01T00:00:00Z'\n          enc: AAAA\n    encrypted_regex:";
+    flux.fleet.commit("first", &[("apps/secret.yaml", &format!("{head}{key}{tail}"))]).unwrap();
+    flux.git_repository("fleet").await;
+    let decryption = json!({ "decryption": { "provider": "sops" } });
+    flux.apply(&KUSTOMIZATION, "apps", spec(&flux, "apps", decryption)).await;
+    flux.not_ready(&KUSTOMIZATION, "apps", "BuildFailed").await;
+    flux.reconcile_as(&KUSTOMIZATION, "apps", "once more").await;
+    flux.until(&KUSTOMIZATION, "apps", "was tried again", |object| {
+        object["status"]["lastHandledReconcileAt"] == "once more"
+    })
+    .await;
+    let logins = clouds.requests().into_iter().filter(|one| one.path.starts_with("/imds")).count();
+    assert_eq!(logins, 1, "the token is kept");
+    let page = flux.manager().metrics().page();
+    for event in ["cache_miss", "cache_hit"] {
+        let series = format!(
+            "gotk_token_cache_events_total{{event_type=\"{event}\",kind=\"Kustomization\",name=\"apps\",namespace=\"{}\",operation=\"decrypt_with_azure\"}}",
+            flux.namespace.name()
+        );
+        assert!(page.contains(&series), "{series} is missing in\n{page}");
+    }
+    assert!(page.contains("gotk_token_cached_items 1\n"), "{page}");
 }
