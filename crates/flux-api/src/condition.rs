@@ -45,6 +45,10 @@ pub const TEST_SUCCESS: &str = "TestSuccess";
 pub const REMEDIATED: &str = "Remediated";
 /// Whether the cluster differs from the release. HelmRelease.
 pub const DRIFTED: &str = "Drifted";
+/// Whether CRDs that the policy leaves alone differ from the chart's. HelmRelease; upstream has none.
+pub const CRDS_OUTDATED: &str = "CRDsOutdated";
+/// A release is not uninstalled to be installed elsewhere, since data would go with it. HelmRelease; upstream has none.
+pub const REPLACE_HELD: &str = "ReplaceHeld";
 
 closed_set! {
     /// Whether a condition holds.

@@ -357,10 +357,11 @@ impl Manager {
                 kustomization::listen(&self.cache, &queue, &ctx.memory, configs);
             }
             Controller::Helm => {
+                let fetcher = Fetcher::new(self.storage.clone(), tuning.http_retry);
                 let ctx = Arc::new(helm::Context {
                     client: self.client.clone(),
                     cache: self.cache.clone(),
-                    fetcher: Fetcher::new(self.storage.clone(), tuning.http_retry),
+                    fetcher: fetcher.within(options.helm.http_timeout),
                     events: events.clone(),
                     local: helm::identity::Target::new(self.client.clone()),
                     remotes: helm::identity::Remotes::default(),

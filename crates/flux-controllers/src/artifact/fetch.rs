@@ -47,6 +47,13 @@ impl Fetcher {
         Self { storage, http, tries, first_wait, hosts, under_way: Mutex::default() }
     }
 
+    /// The same, where a download that takes longer is given up and tried again.
+    #[must_use]
+    pub fn within(self, timeout: Duration) -> Self {
+        let http = reqwest::Client::builder().timeout(timeout).build();
+        Self { http: http.expect("only the timeout differs from a client that can be built"), ..self }
+    }
+
     pub async fn tree(&self, artifact: &Artifact) -> Result<Arc<ArtifactTree>, Error> {
         if let Some(tree) = self.stored(artifact).await? {
             return Ok(tree);
@@ -305,5 +312,23 @@ mod tests {
         let (tree, asked) = fetch(vec![good], &other).await;
         assert!(matches!(tree, Err(Error::Mismatch { expected }) if expected == other));
         assert_eq!(asked, 1);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_never_answers_is_given_up() {
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/a.tgz", silent.local_addr().unwrap());
+        let root = tempfile::tempdir().unwrap();
+        let storage = Storage::new(super::super::StorageOptions {
+            root: root.path().to_owned(),
+            advertised: "localhost:9090".to_owned(),
+            retention_age: Duration::from_secs(60),
+            retention_records: 2,
+            algorithm: Algorithm::Sha256,
+        });
+        let fetcher = Fetcher::new(Arc::new(storage.unwrap()), 0).within(Duration::from_millis(50));
+        let artifact = artifact(url, &format!("sha256:{}", "0".repeat(64)));
+        let found = fetcher.bytes(&artifact, 1 << 20).await;
+        assert!(matches!(found, Err(Error::Download(_))), "{found:?}");
     }
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use flux_api::helm::{CRDsPolicy, DeletionPropagation, HelmRelease, ServerSideApplyMode, WaitStrategyName};
-use flux_api::meta::Inventory;
 use flux_apply::health_exprs::Judge;
 use flux_apply::{Cluster, KnownKinds, ObjectId};
 use futures::StreamExt;
@@ -22,6 +21,7 @@ use super::policy::Policy;
 use super::render::{Rendering, origin_labels};
 use super::storage::{Records, Storage};
 use super::wait::Waiter;
+use super::inventory::Listed;
 use super::{Loaded, crds, inventory, names, render};
 use crate::reconcile::Worker;
 
@@ -49,15 +49,18 @@ pub struct Actor<'a> {
     pub override_managers: &'a [String],
 }
 
-/// What an install or upgrade came to.
+/// What an install, upgrade or rollback came to.
 pub struct Released {
     pub outcome: Outcome,
-    pub inventory: Option<Inventory>,
+    /// What the release consists of, or why that is not known. `None` when nothing was released.
+    pub inventory: Option<Result<Listed, String>>,
+    /// How CRDs that were left alone differ from the chart's; `None` when nobody looked.
+    pub outdated_crds: Option<Vec<String>>,
 }
 
 impl Released {
     fn refused(fault: Fault) -> Self {
-        Self { outcome: Outcome::refused(fault), inventory: None }
+        Self { outcome: Outcome::refused(fault), inventory: None, outdated_crds: None }
     }
 }
 
@@ -118,7 +121,9 @@ impl Actor<'_> {
         };
         let planned = plan::install(prepared.release, &[], &records.history, &live, &kinds, &options);
         let planned = planned.map(|plan| if blind { forced(plan) } else { plan });
-        self.carry_out(planned, records, &live, &prepared.kinds, &prepared.crds, timeout, validation).await
+        let (kinds, crds) = (&prepared.kinds, &prepared.crds);
+        let released = self.carry_out(planned, records, &live, kinds, crds, timeout, validation).await;
+        Released { outdated_crds: Some(prepared.outdated_crds), ..released }
     }
 
     pub async fn upgrade(&self, loaded: &Loaded, values: &Values, records: &mut Records) -> Released {
@@ -178,10 +183,19 @@ impl Actor<'_> {
             Err(fault) => return Released::refused(fault),
         };
         let planned = plan::upgrade(prepared.release, &records.history, &live, &kinds, &options);
-        self.carry_out(planned, records, &live, &prepared.kinds, &prepared.crds, timeout, validation).await
+        let (kinds, crds) = (&prepared.kinds, &prepared.crds);
+        let released = self.carry_out(planned, records, &live, kinds, crds, timeout, validation).await;
+        Released { outdated_crds: Some(prepared.outdated_crds), ..released }
     }
 
-    pub async fn rollback(&self, to: i64, records: &mut Records) -> Released {
+    /// The CRDs of the chart that is wanted stay in the inventory: a rollback does not touch them.
+    pub async fn rollback(
+        &self,
+        to: i64,
+        loaded: &Loaded,
+        values: &Values,
+        records: &mut Records,
+    ) -> Released {
         let spec = self.object.spec.rollback.clone().unwrap_or_default();
         if spec.recreate {
             tracing::warn!("spec.rollback.recreate has no effect any more");
@@ -217,7 +231,9 @@ impl Actor<'_> {
         };
         let planned = plan::rollback(&records.history, &live, &known, &options, Timestamp::now());
         let timeout = self.policy.timeout(Action::Rollback { to });
-        self.carry_out(planned, records, &live, &kinds, &[], timeout, Validation::Strict).await
+        let crds = helm::crds(&loaded.chart, values, Dialect::Helm4).map_err(|error| error.to_string());
+        let crds = crds.and_then(|crds| crds::objects(&crds).map_err(|fault| fault.message));
+        self.carry_out(planned, records, &live, &kinds, &crds, timeout, Validation::Strict).await
     }
 
     pub async fn uninstall(&self, records: &mut Records) -> Outcome {
@@ -291,9 +307,7 @@ impl Actor<'_> {
     }
 
     pub async fn kinds(&self, age: Duration) -> Result<KnownKinds, Fault> {
-        let persistent = self.object.spec.persistent_client.unwrap_or(true);
-        let age = if persistent { age } else { Duration::ZERO };
-        self.cluster.mapper.all(age).await.map_err(|error| Fault {
+        self.cluster.mapper.all(kept(self.object, age)).await.map_err(|error| Fault {
             message: error.to_string(),
             transient: true,
             ..Fault::default()
@@ -342,17 +356,27 @@ impl Actor<'_> {
         let chart = preparing.loaded.chart.clone();
         let crds = helm::crds(&chart, &preparing.values, Dialect::Helm4)
             .map_err(|error| Fault::new(error.to_string()))?;
-        let crds = crds::objects(&crds)?;
+        let policy = preparing.crds.unwrap_or(CRDsPolicy::Create);
+        // What is skipped need not be readable.
+        let crds = match (crds::objects(&crds), policy) {
+            (Err(fault), CRDsPolicy::Skip) => Err(fault.message),
+            (found, _) => Ok(found?),
+        };
         let mut kinds = self.kinds(KINDS_AGE).await?;
-        if !crds.is_empty() {
+        let mut outdated_crds = Vec::new();
+        if let Ok(crds) = crds.as_ref()
+            && !crds.is_empty()
+        {
             let executor = self.executor(&kinds, preparing.timeout, preparing.validation);
-            let policy = preparing.crds.unwrap_or(CRDsPolicy::Create);
             let labels = origin_labels(self.object);
-            let applied = executor.apply_crds(&crds, policy, preparing.server_side, &labels).await;
+            let applied = executor.apply_crds(crds, policy, preparing.server_side, &labels).await;
             let applied =
                 applied.map_err(|fault| fault.prefixed("failed to apply CustomResourceDefinitions: "))?;
+            if crds::leaves_existing(policy, preparing.server_side) {
+                outdated_crds = executor.outdated_crds(crds).await;
+            }
             if applied {
-                kinds = self.kinds_with(&crds::defined(&crds)).await?;
+                kinds = self.kinds_with(&crds::defined(crds)).await?;
             }
         }
         let capabilities: Capabilities = render::capabilities(&kinds, self.kube_version);
@@ -371,7 +395,7 @@ impl Actor<'_> {
         release.apply_method =
             Some(if preparing.server_side { ApplyMethod::ServerSide } else { ApplyMethod::ClientSide });
         let objects = self.known_objects(&release, &mut kinds).await?;
-        Ok(Prepared { release, crds, kinds, objects })
+        Ok(Prepared { release, crds, outdated_crds, kinds, objects })
     }
 
     /// The objects of a manifest. One whose kind the cluster does not serve is looked for once more, then named.
@@ -438,7 +462,7 @@ impl Actor<'_> {
         records: &mut Records,
         live: &Live,
         kinds: &KnownKinds,
-        crds: &[serde_json::Value],
+        crds: &Result<Vec<serde_json::Value>, String>,
         timeout: Duration,
         validation: Validation,
     ) -> Released {
@@ -451,12 +475,13 @@ impl Actor<'_> {
             return Released::refused(error.into());
         }
         let known = ClusterKinds(kinds);
-        let inventory = inventory::of(&plan.release.manifest, &plan.release.namespace, crds, &known).ok();
+        let crds = crds.as_ref().map(Vec::as_slice).map_err(String::as_str);
+        let inventory = inventory::of(&plan.release.manifest, &plan.release.namespace, crds, &known);
         let old = records.history.last().map(|last| objects_of(&last.manifest, &last.namespace, &known));
         let old = old.and_then(Result::ok).unwrap_or_default();
         let outcome = self.executor(kinds, timeout, validation).run(plan, records, live, &old).await;
-        let inventory = inventory.filter(|_| !outcome.written.is_empty());
-        Released { outcome, inventory }
+        let inventory = (!outcome.written.is_empty()).then_some(inventory);
+        Released { outcome, inventory, outdated_crds: None }
     }
 }
 
@@ -475,9 +500,17 @@ struct Preparing<'a> {
 
 struct Prepared {
     release: Release,
-    crds: Vec<serde_json::Value>,
+    /// What the crds folder holds, or why it cannot be read.
+    crds: Result<Vec<serde_json::Value>, String>,
+    outdated_crds: Vec<String>,
     kinds: KnownKinds,
     objects: Vec<Object>,
+}
+
+/// How old what is known of the cluster's kinds may be. A client that does not persist asks each time, since a chart may
+/// bring kinds along by other ways than its crds folder.
+fn kept(object: &HelmRelease, age: Duration) -> Duration {
+    if object.spec.persistent_client.unwrap_or(true) { age } else { Duration::ZERO }
 }
 
 fn server_side(asked: Option<ServerSideApplyMode>, before: bool) -> bool {
@@ -501,4 +534,27 @@ fn forced(mut plan: Plan) -> Plan {
         }
     }
     plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::tests::object;
+    use super::*;
+
+    #[test]
+    fn kinds_are_asked_for_each_time_without_a_persistent_client() {
+        let age = |spec: serde_json::Value| kept(&object(spec), KINDS_AGE);
+        assert_eq!(age(serde_json::json!({})), KINDS_AGE);
+        assert_eq!(age(serde_json::json!({"persistentClient": true})), KINDS_AGE);
+        assert_eq!(age(serde_json::json!({"persistentClient": false})), Duration::ZERO);
+    }
+
+    #[test]
+    fn auto_follows_what_was_there_before() {
+        use ServerSideApplyMode::{Auto, Disabled, Enabled};
+        assert!(server_side(Some(Enabled), false) && !server_side(Some(Disabled), true));
+        for asked in [None, Some(Auto)] {
+            assert!(server_side(asked, true) && !server_side(asked, false));
+        }
+    }
 }

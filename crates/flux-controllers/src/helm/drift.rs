@@ -293,6 +293,16 @@ mod tests {
     }
 
     #[test]
+    fn objects_are_left_out_by_a_rule_without_a_path() {
+        let rules = |json: Value| ignore_rules(&serde_json::from_value::<Vec<_>>(json).unwrap()).unwrap();
+        let desired = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web", "namespace": "ns"}});
+        let whole = rules(json!([{"paths": [""], "target": {"kind": "ConfigMap", "name": "we."}}]));
+        assert!(whole.of(&desired).iter().any(|path| path.is_empty()));
+        let anchored = rules(json!([{"paths": [""], "target": {"kind": "ConfigMap", "name": "we"}}]));
+        assert!(anchored.of(&desired).is_empty(), "a name is matched from end to end");
+    }
+
+    #[test]
     fn what_is_marked_is_left_out() {
         let marked = |place: &str, value: &str| json!({"metadata": {place: {"helm.toolkit.fluxcd.io/driftDetection": value}}});
         assert!(

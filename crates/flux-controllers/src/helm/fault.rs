@@ -14,6 +14,8 @@ pub struct Fault {
     pub details: Vec<String>,
     /// Given up for something newer.
     pub canceled: bool,
+    /// Why the same would be refused for ever, as a reason of Stalled.
+    pub lasting: Option<&'static str>,
 }
 
 impl Fault {
@@ -33,7 +35,8 @@ impl Fault {
 
 impl From<storage::Error> for Fault {
     fn from(error: storage::Error) -> Self {
-        Self { transient: error.is_transient(), message: error.to_string(), ..Self::default() }
+        let lasting = matches!(error, storage::Error::TooLarge(_)).then_some("ReleaseTooLarge");
+        Self { transient: error.is_transient(), message: error.to_string(), lasting, ..Self::default() }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use flux_api::Object;
-use flux_api::condition::{self, ConditionStatus, READY, RECONCILING, RELEASED, STALLED};
+use flux_api::condition::{self, ConditionStatus, READY, RECONCILING, RELEASED, REPLACE_HELD, STALLED};
 use flux_api::duration::GoDuration;
 use flux_api::helm::{ChartNameChangeStrategy, HelmRelease, HelmReleaseStatus, ReleaseSnapshot};
 use flux_api::kinds::Kind;
@@ -100,7 +100,7 @@ impl Reconcile for HelmReleases {
                     return Next::OnChange;
                 }
             };
-            if object.spec.chart.is_some() == object.spec.chart_ref.is_some() {
+            if !has_one_chart(&object) {
                 tracing::error!("invalid Chart reference");
                 return Next::OnChange;
             }
@@ -189,12 +189,16 @@ impl HelmReleases {
             Err(unmet) => return End::Unmet(unmet),
         };
         if let Some(reason) = target_changed(run.object, &run.status, loaded.chart.name()) {
+            if let Some(held) = self.held(run, &target, reason).await {
+                return held;
+            }
             tracing::info!(
                 reason,
                 "release target configuration changed: running uninstall for current release"
             );
             return self.leave_old_target(run, &target, worker).await;
         }
+        condition::delete(&mut run.status.conditions, REPLACE_HELD);
         self.note_attempt(run, &loaded, &values);
         self.release(run, worker, &target, &checks, &loaded, &values).await
     }
@@ -216,7 +220,7 @@ impl HelmReleases {
         if !condition::is(&run.status.conditions, STALLED, ConditionStatus::True) {
             run.set(RECONCILING, ConditionStatus::True, "Progressing", "Fulfilling prerequisites");
         }
-        self.ctx.check_dependencies(run.object)?;
+        self.ctx.check_dependencies(run.object).await?;
         run.clear_ready(&["DependencyNotReady"]);
         let loaded = worker.outside(self.ctx.chart(run.object)).await?;
         run.clear_ready(&["AccessDenied", "ArtifactFailed", "SourceNotReady", "ChartMutateError"]);
@@ -240,8 +244,8 @@ impl HelmReleases {
             run.status.last_handled_reconcile_at.as_deref(),
             run.status.last_handled_reset_at.as_deref(),
         );
-        let last = run.status.last_attempted_config_digest.as_deref().unwrap_or_default();
-        let compared = digest::of_values(digest::algorithm_of(last), values.as_map());
+        let last = policy::attempted_values(&run.status).unwrap_or_default();
+        let compared = digest::of_values(digest::algorithm_of(&last), values.as_map());
         let why = policy::resets_failures(object, &run.status, loaded.version(), &compared, reset.honour);
         if let Some(why) = why {
             tracing::debug!(why, "resetting failure count");
@@ -358,7 +362,11 @@ impl HelmReleases {
             tracing::info!(action = action.name(), took = ?started.elapsed(), failed = ended.is_err(), "action ended");
             if let Err(fault) = ended {
                 if fault.canceled {
-                    return self.canceled(run);
+                    return self.canceled(run, loaded);
+                }
+                if let Some(reason) = fault.lasting {
+                    run.stall(policy, reason, "the same would be refused again", &self.again(run.object));
+                    return End::Stalled;
                 }
                 if let Some(interval) = policy.active_retry(&run.status) {
                     return self.onward(run, policy, Onward::RetryAfter(interval)).unwrap_or(End::Backoff);
@@ -486,9 +494,11 @@ impl HelmReleases {
     }
 
     /// Something newer arrived while a release was waited for: that comes first.
-    fn canceled(&self, run: &mut Run<'_>) -> End {
-        let text = "New reconciliation triggered, canceling health checks";
+    fn canceled(&self, run: &mut Run<'_>, loaded: &Loaded) -> End {
+        let by = self.ctx.newer_than(run.object, loaded);
+        let text = format!("New reconciliation triggered by {by}");
         run.set(READY, ConditionStatus::False, "HealthCheckCanceled", text);
+        let text = format!("Health checks canceled due to new reconciliation triggered by {by}");
         tell(&self.ctx.events, run.raw, Severity::Info, "HealthCheckCanceled", text, None);
         End::Again
     }
@@ -511,12 +521,14 @@ impl HelmReleases {
                     .to_owned(),
             ),
         };
-        let again = format!(
-            "its objects are looked at every {}, and it is tried again when chart, values or spec change",
-            run.object.spec.interval
-        );
-        run.stall(policy, reason, &message, &again);
+        run.stall(policy, reason, &message, &self.again(run.object));
         End::Stalled
+    }
+
+    /// When a stalled release is looked at next.
+    fn again(&self, object: &HelmRelease) -> String {
+        let interval = object.spec.interval;
+        format!("its objects are looked at every {interval}, and it is tried again when chart, values or spec change")
     }
 
     fn no_state(&self, run: &mut Run<'_>, problem: &str) -> End {
@@ -641,6 +653,11 @@ impl HelmReleases {
     }
 }
 
+/// The API server sees to it; this is for objects that got past it.
+fn has_one_chart(object: &HelmRelease) -> bool {
+    object.spec.chart.is_some() != object.spec.chart_ref.is_some()
+}
+
 /// Why the release stands somewhere else than it should: then it is uninstalled there first.
 fn target_changed(object: &HelmRelease, status: &HelmReleaseStatus, chart: &str) -> Option<&'static str> {
     let latest = snapshot::latest(&status.history)?;
@@ -683,4 +700,58 @@ fn may_recover(last: &Release, status: &HelmReleaseStatus, loaded: &Loaded, valu
         && late.iter().any(|words| last.info.description.contains(words))
         && !in_hooks
         && !has_later_hooks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::tests::{knows, object, release};
+    use super::*;
+
+    #[test]
+    fn a_history_that_was_written_counts_before_the_cache_shows_it() {
+        let (recent, key) = (Recent::default(), ObjectKey::new("apps", "web"));
+        let (old, new) = (knows(&release(1, Status::Deployed)).history, knows(&release(2, Status::Deployed)).history);
+        assert!(!recent.is_ahead_of(&key, &old));
+        recent.put(key.clone(), new.clone());
+        assert!(recent.is_ahead_of(&key, &old), "the cache is behind");
+        assert!(!recent.is_ahead_of(&key, &new), "it has caught up");
+        assert!(!recent.is_ahead_of(&key, &old), "from then on it is trusted");
+        recent.put(key.clone(), new);
+        recent.forget(&key);
+        assert!(!recent.is_ahead_of(&key, &old));
+    }
+
+    #[test]
+    fn a_release_has_one_chart_or_one_reference() {
+        let mut object = object(json!({}));
+        assert!(has_one_chart(&object));
+        let chart = json!({"spec": {"chart": "c", "sourceRef": {"kind": "HelmRepository", "name": "r"}}});
+        object.spec.chart = serde_json::from_value(chart).unwrap();
+        assert!(!has_one_chart(&object), "both");
+        object.spec.chart_ref = None;
+        assert!(has_one_chart(&object));
+        object.spec.chart = None;
+        assert!(!has_one_chart(&object), "neither");
+    }
+
+    #[test]
+    fn a_release_has_moved_when_its_place_its_name_or_its_chart_is_another() {
+        let mut status = knows(&release(1, Status::Deployed));
+        let changed = |spec, status: &HelmReleaseStatus, chart| target_changed(&object(spec), status, chart);
+        assert_eq!(changed(json!({"releaseName": "x"}), &status, "c"), None, "nothing is stored yet");
+        status.storage_namespace = Some("apps".to_owned());
+        assert_eq!(changed(json!({}), &status, "c"), None);
+        for (spec, why) in [
+            (json!({"storageNamespace": "x"}), "storage namespace"),
+            (json!({"targetNamespace": "x", "releaseName": "web"}), "release namespace"),
+            (json!({"releaseName": "x"}), "release name"),
+        ] {
+            assert_eq!(changed(spec, &status, "c"), Some(why));
+        }
+        assert_eq!(changed(json!({}), &status, "d"), Some("chart name"));
+        let in_place = json!({"upgrade": {"chartNameChangeStrategy": "InPlaceUpdate"}});
+        assert_eq!(changed(in_place, &status, "d"), None);
+        status.history.clear();
+        assert_eq!(changed(json!({"releaseName": "x"}), &status, "c"), None, "nothing was released yet");
+    }
 }

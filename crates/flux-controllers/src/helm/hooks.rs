@@ -67,6 +67,7 @@ impl Executor<'_> {
     }
 
     async fn create_and_watch(&self, run: &HookRun, step: &HookStep, path: &str) -> Result<(), Fault> {
+        let mut subjects = Vec::new();
         for object in &step.objects {
             let (id, json) = (id_of(object), placed(object));
             let (created, how) = if run.server_side {
@@ -75,13 +76,14 @@ impl Executor<'_> {
             } else {
                 (self.create(&id, &json).await, How::Create)
             };
-            created.map_err(|cause| {
+            let answer = created.map_err(|cause| {
                 refused(&id, &how, &cause)
                     .prefixed(&format!("warning: Hook {} {path} failed: ", run.event.name()))
             })?;
+            // What the server made of it: a name it chose, and for most hooks that they are done.
+            let id = ObjectId::of(&answer).unwrap_or(id);
+            subjects.push(Subject::new(id, Some(&object.json)).seen(Some(answer)));
         }
-        let subjects: Vec<Subject> =
-            step.objects.iter().map(|object| Subject::new(id_of(object), Some(&object.json))).collect();
         self.worker.outside(self.waiter.until_completed(self.cluster, subjects, self.timeout)).await
     }
 

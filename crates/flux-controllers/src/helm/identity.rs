@@ -61,9 +61,13 @@ impl Remotes {
 }
 
 impl Context {
-    /// The cluster of the spec, as the account of the spec sees it; the controller's own view only when nobody names one.
-    pub(super) async fn target(&self, object: &HelmRelease) -> Result<Target, NoIdentity> {
-        let asking = Asking {
+    /// This cluster, as the account of the spec sees it, wherever the release goes.
+    pub(super) async fn here(&self, object: &HelmRelease) -> Result<Cluster, NoIdentity> {
+        Asking { kube_config: None, ..self.asking(object) }.cluster().await
+    }
+
+    fn asking<'a>(&'a self, object: &'a HelmRelease) -> Asking<'a> {
+        Asking {
             client: &self.client,
             own: &self.local.cluster,
             known: &self.remotes.clusters,
@@ -72,8 +76,12 @@ impl Context {
             account: object.spec.service_account_name.as_deref(),
             kube_config: object.spec.kube_config.as_ref(),
             on_login: None,
-        };
-        let cluster = asking.cluster().await?;
+        }
+    }
+
+    /// The cluster of the spec, as the account of the spec sees it; the controller's own view only when nobody names one.
+    pub(super) async fn target(&self, object: &HelmRelease) -> Result<Target, NoIdentity> {
+        let cluster = self.asking(object).cluster().await?;
         let version = match object.spec.kube_config {
             None => self.local.version.clone(),
             Some(_) => self.remotes.version(&cluster),

@@ -25,6 +25,7 @@ pub mod policy;
 pub mod prerequisites;
 pub mod preview;
 pub mod render;
+mod replace;
 pub mod report;
 pub mod snapshot;
 pub mod source;
@@ -68,10 +69,14 @@ pub struct Options {
     pub no_cross_namespace_refs: bool,
     pub identity: crate::identity::Options,
     pub requeue_dependency: Duration,
+    /// How long a download of a chart may take.
+    pub http_timeout: Duration,
     /// Whose fields are taken over before drift is looked for.
     pub override_managers: Vec<String>,
     /// Of the digests in the status.
     pub snapshot_digest_algo: Algorithm,
+    /// Nothing is held that upstream does not hold.
+    pub upstream_only: bool,
     /// Gate ExternalArtifact.
     pub external_artifact: bool,
     /// Gate DefaultToRetryOnFailure.
@@ -96,8 +101,10 @@ impl Options {
             no_cross_namespace_refs: false,
             identity: crate::identity::Options::default(),
             requeue_dependency: Duration::from_secs(30),
+            http_timeout: Duration::from_secs(30),
             override_managers: Vec::new(),
             snapshot_digest_algo: Algorithm::Sha256,
+            upstream_only: false,
             external_artifact: false,
             retry_on_failure_by_default: false,
             helm_3_defaults: false,
@@ -153,5 +160,43 @@ impl Loaded {
             chart.values = Some(values.clone());
         }
         Loaded { chart: Arc::new(chart), oci_digest: self.oci_digest.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flux_api::kinds::Controller;
+
+    use super::*;
+
+    #[test]
+    fn every_gate_switches_its_own_option_on_and_all_are_off_at_first() {
+        let with = |gates: &[&str]| {
+            let gates: Vec<String> = gates.iter().map(|gate| format!("{gate}=true")).collect();
+            Options::upstream().gated(&FeatureGates::with(Controller::Helm, &gates).unwrap())
+        };
+        let switches = |of: &Options| {
+            [
+                ("ExternalArtifact", of.external_artifact),
+                ("DefaultToRetryOnFailure", of.retry_on_failure_by_default),
+                ("UseHelm3Defaults", of.helm_3_defaults),
+                ("DisableChartDigestTracking", of.disable_chart_digest_tracking),
+                ("AllowDNSLookups", of.allow_dns_lookups),
+                ("AdditiveCELDependencyCheck", of.additive_cel_dependency_check),
+                ("CancelHealthCheckOnNewRevision", of.cancel_health_check),
+                ("DisableConfigWatchers", of.disable_config_watchers),
+                ("ObjectLevelWorkloadIdentity", of.identity.object_level_workload_identity),
+            ]
+        };
+        assert!(switches(&with(&[])).iter().all(|(_, on)| !on));
+        for (gate, _) in switches(&with(&[])) {
+            let on: Vec<&str> =
+                switches(&with(&[gate])).into_iter().filter(|(_, on)| *on).map(|(gate, _)| gate).collect();
+            assert_eq!(on, [gate]);
+        }
+        // Known, and without effect: what they did once is always or never done.
+        let ignored = ["DetectDrift", "CorrectDrift", "AdoptLegacyReleases", "CacheSecretsAndConfigMaps"];
+        assert!(switches(&with(&ignored)).iter().all(|(_, on)| !on));
+        assert!(!with(&[]).allow_dns_lookups && with(&["UseHelm3Defaults"]).dialect() == Dialect::Helm3);
     }
 }

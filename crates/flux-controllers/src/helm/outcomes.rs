@@ -2,7 +2,10 @@
 
 use std::time::Instant;
 
-use flux_api::condition::{self, ConditionStatus, DRIFTED, READY, RELEASED, REMEDIATED, TEST_SUCCESS};
+use flux_api::Object;
+use flux_api::condition::{
+    self, CRDS_OUTDATED, ConditionStatus, DRIFTED, READY, RELEASED, REMEDIATED, TEST_SUCCESS,
+};
 use flux_api::duration::GoDuration;
 use flux_api::helm::{ReleaseAction, ReleaseSnapshot};
 use flux_api::time::Time;
@@ -14,6 +17,7 @@ use super::actions::Actor;
 use super::drift::{self, Drift};
 use super::execute::Outcome;
 use super::fault::Fault;
+use super::inventory::Listed;
 use super::next::Action;
 use super::policy::{self, Policy};
 use super::report::{About, Run, release_with_chart, tell};
@@ -108,7 +112,7 @@ pub async fn act(
         Action::Install | Action::Upgrade => {
             release(run, actor, action, records, loaded, values, events).await
         }
-        Action::Rollback { to } => rollback(run, actor, to, records, values, events).await,
+        Action::Rollback { to } => rollback(run, actor, to, records, loaded, values, events).await,
         Action::Uninstall => remediate_by_uninstall(run, actor, records, events).await,
         Action::Test => test(run, actor, records, events).await,
         Action::Unlock => unlock(run, actor, records, events).await,
@@ -152,8 +156,9 @@ async fn release(
         actor.upgrade(loaded, values, records).await
     };
     run.status.last_attempted_release_action_duration = Some(GoDuration::from(started.elapsed()));
-    if let Some(inventory) = released.inventory {
-        run.status.inventory = Some(inventory);
+    note_inventory(run, released.inventory, events);
+    if let Some(outdated) = released.outdated_crds {
+        note_outdated_crds(run, &outdated);
     }
     let outcome = released.outcome;
     note_written(run, &outcome.written, made, loaded.oci_digest.as_deref());
@@ -202,6 +207,37 @@ async fn release(
     Ok(())
 }
 
+/// What the release consists of now. What is not known about it is told, and the last inventory stays.
+fn note_inventory(run: &mut Run<'_>, listed: Option<Result<Listed, String>>, events: &Events) {
+    let (namespace, name) = (Object::namespace(run.object), run.object.name());
+    match listed {
+        Some(Ok(listed)) => {
+            if !listed.warnings.is_empty() {
+                let text = listed.warnings.join("; ");
+                tell(events, run.raw, Severity::Error, "NamespaceCheckSkipped", text, None);
+            }
+            run.status.inventory = Some(listed.inventory);
+        }
+        Some(Err(problem)) => {
+            let text = format!("failed to build inventory for {namespace}/{name}: {problem}");
+            tell(events, run.raw, Severity::Error, "InventoryBuildFailed", text, None);
+        }
+        None => {}
+    }
+}
+
+/// CRDs that the policy left behind: upgrades of a chart are where this goes wrong unseen.
+fn note_outdated_crds(run: &mut Run<'_>, outdated: &[String]) {
+    if outdated.is_empty() {
+        return condition::delete(&mut run.status.conditions, CRDS_OUTDATED);
+    }
+    let text = format!(
+        "the cluster's CRDs are not the chart's: {}; spec.install.crds and spec.upgrade.crds say whether they are replaced",
+        outdated.join(", ")
+    );
+    run.set(CRDS_OUTDATED, ConditionStatus::True, "LeftByPolicy", text);
+}
+
 /// The newest record becomes the latest snapshot, older ones change what is known of them.
 fn note_written(run: &mut Run<'_>, written: &[Release], made: Made, oci_digest: Option<&str>) {
     let newest = written.iter().map(|release| release.version).max();
@@ -238,6 +274,7 @@ async fn rollback(
     actor: &Actor<'_>,
     to: i64,
     records: &mut Records,
+    loaded: &Loaded,
     values: &Values,
     events: &Events,
 ) -> Result<(), Fault> {
@@ -246,10 +283,8 @@ async fn rollback(
     };
     let known = run.status.history.iter().find(|one| snapshot::targets(one, &target)).cloned();
     let previous = known.unwrap_or_else(|| snapshot::of(run.algorithm, &target, None, None));
-    let released = actor.rollback(to, records).await;
-    if let Some(inventory) = released.inventory {
-        run.status.inventory = Some(inventory);
-    }
+    let released = actor.rollback(to, loaded, values, records).await;
+    note_inventory(run, released.inventory, events);
     for release in &released.outcome.written {
         let new = Newness::Known { made: None, oci_digest: None };
         let made =
@@ -423,4 +458,71 @@ pub async fn recovered(
         tell(events, run.raw, Severity::Info, "RecoveredAfterTimeout", text, Some(&About::snapshot(&latest)));
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use flux_api::digest::Algorithm;
+    use flux_api::helm::{HelmRelease, HelmReleaseStatus};
+    use kube::api::DynamicObject;
+    use serde_json::{Value, json};
+
+    use super::super::state::tests::{knows, object, release};
+    use super::*;
+
+    /// Type, status and reason of what is left of `conditions` once the release was found to be in `state`.
+    fn seen(state: &State, spec: Value, conditions: Value) -> Vec<(String, &'static str, String)> {
+        let object: HelmRelease = object(spec);
+        let raw: DynamicObject = serde_json::from_value(serde_json::to_value(&object).unwrap()).unwrap();
+        let status = HelmReleaseStatus {
+            conditions: serde_json::from_value(conditions).unwrap(),
+            ..knows(&release(3, Status::Deployed))
+        };
+        let mut run =
+            Run { raw: &raw, object: &object, written: status.clone(), status, algorithm: Algorithm::Sha256 };
+        let policy = Policy { object: &object, retry_by_default: false };
+        prepare(&mut run, policy, state, &Events::silent(), None);
+        let told = run.status.conditions.iter();
+        told.map(|one| (one.kind.clone(), one.status.as_str(), one.reason.clone())).collect()
+    }
+
+    fn one(kind: &str, status: &str, reason: &str) -> Value {
+        json!({"type": kind, "status": status, "reason": reason, "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    }
+
+    #[test]
+    fn what_is_in_sync_is_a_success_whatever_was_said_before() {
+        let now = |conditions: Value| seen(&State::InSync, json!({}), conditions);
+        let released = |reason: &str| vec![("Released".to_owned(), "True", reason.to_owned())];
+        assert_eq!(now(json!([one("Released", "False", "InstallFailed")])), released("InstallSucceeded"));
+        assert_eq!(now(json!([one("Released", "False", "UpgradeFailed")])), released("UpgradeSucceeded"));
+        assert_eq!(now(json!([one("Released", "True", "InstallSucceeded")])), released("InstallSucceeded"));
+        let rolled_back =
+            json!([one("Released", "False", "UpgradeFailed"), one("Remediated", "True", "RollbackSucceeded")]);
+        assert_eq!(now(rolled_back.clone()), released("UpgradeSucceeded"));
+        assert_eq!(seen(&State::Untested, json!({}), rolled_back), released("UpgradeSucceeded"));
+    }
+
+    #[test]
+    fn drifted_is_false_only_where_drift_is_looked_for() {
+        let fine = || json!([one("Released", "True", "InstallSucceeded")]);
+        let mode = |mode: &str| seen(&State::InSync, json!({"driftDetection": {"mode": mode}}), fine());
+        for looked in ["enabled", "warn"] {
+            let drifted = ("Drifted".to_owned(), "False", "NoDriftDetected".to_owned());
+            assert!(mode(looked).contains(&drifted), "{looked}");
+        }
+        assert_eq!(mode("disabled").len(), 1);
+    }
+
+    #[test]
+    fn a_release_of_somebody_else_is_taken_over_without_the_history() {
+        let object = object(json!({}));
+        let raw: DynamicObject = serde_json::from_value(serde_json::to_value(&object).unwrap()).unwrap();
+        let status = knows(&release(3, Status::Deployed));
+        let mut run =
+            Run { raw: &raw, object: &object, written: status.clone(), status, algorithm: Algorithm::Sha256 };
+        let policy = Policy { object: &object, retry_by_default: false };
+        prepare(&mut run, policy, &State::Unmanaged { why: "" }, &Events::silent(), None);
+        assert_eq!(run.status.history, []);
+    }
 }

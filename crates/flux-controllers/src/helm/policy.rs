@@ -153,7 +153,15 @@ pub fn clear_failures(status: &mut HelmReleaseStatus) {
     status.upgrade_failures = 0;
 }
 
-/// Why failures are forgotten: what is tried now is not what failed.
+/// The digest of the values that were tried last. Older controllers left a SHA-1 without its name.
+pub fn attempted_values(status: &HelmReleaseStatus) -> Option<String> {
+    let checksum = status.last_attempted_values_checksum.as_ref();
+    let named = status.last_attempted_config_digest.clone();
+    named.or_else(|| checksum.map(|checksum| format!("sha1:{checksum}")))
+}
+
+/// Why failures are forgotten: what is tried now is not what failed. `config_digest` is of the same algorithm as
+/// [`attempted_values`].
 pub fn resets_failures(
     object: &HelmRelease,
     status: &HelmReleaseStatus,
@@ -167,7 +175,7 @@ pub fn resets_failures(
     if status.last_attempted_revision.as_deref() != Some(chart_version) {
         return Some("chart version differs from last attempt");
     }
-    if status.last_attempted_config_digest.as_deref().is_some_and(|digest| digest != config_digest) {
+    if attempted_values(status).is_some_and(|digest| digest != config_digest) {
         return Some("values differ from last attempt");
     }
     requested.then_some("reset requested through annotation")
@@ -175,8 +183,10 @@ pub fn resets_failures(
 
 #[cfg(test)]
 mod tests {
+    use flux_api::digest::Algorithm;
     use serde_json::{Value, json};
 
+    use super::super::digest;
     use super::*;
 
     fn object(spec: Value) -> HelmRelease {
@@ -251,5 +261,33 @@ mod tests {
         assert!(reset("1.0.0", "sha256:a", true).is_some());
         tried.last_attempted_generation = 2;
         assert!(resets_failures(&object, &tried, "1.0.0", "sha256:a", false).is_some());
+    }
+
+    #[test]
+    fn a_checksum_of_an_older_controller_is_read_once() {
+        let object = object(json!({}));
+        let mut tried = status(ReleaseAction::Upgrade, 1);
+        tried.last_attempted_generation = 3;
+        tried.last_attempted_revision = Some("1.0.0".to_owned());
+        let values = serde_json::from_value(json!({"a": 1})).unwrap();
+        let sha1 = digest::of_values(Algorithm::Sha1, &values);
+        tried.last_attempted_values_checksum = Some(sha1.trim_start_matches("sha1:").to_owned());
+        let last = attempted_values(&tried).unwrap();
+        assert_eq!((last.as_str(), digest::algorithm_of(&last)), (sha1.as_str(), Algorithm::Sha1));
+        assert_eq!(resets_failures(&object, &tried, "1.0.0", &sha1, false), None);
+        assert!(resets_failures(&object, &tried, "1.0.0", "sha1:other", false).is_some());
+        tried.last_attempted_config_digest = Some("sha256:a".to_owned());
+        assert_eq!(attempted_values(&tried).as_deref(), Some("sha256:a"), "the newer one counts");
+    }
+
+    #[test]
+    fn no_limit_of_records_and_the_times_of_actions() {
+        let object = object(json!({"maxHistory": 0, "timeout": "2m", "test": {"enable": true, "timeout": "9s"}}));
+        let policy = Policy { object: &object, retry_by_default: false };
+        assert_eq!(policy.max_history(), 0);
+        assert_eq!(policy.timeout(Action::Test), Duration::from_secs(9));
+        for own in [Action::Install, Action::Rollback { to: 1 }, Action::Uninstall, Action::CorrectDrift] {
+            assert_eq!(policy.timeout(own), Duration::from_secs(120), "{}", own.name());
+        }
     }
 }

@@ -5,15 +5,20 @@ use std::sync::Arc;
 
 use flux_api::Object;
 use flux_api::helm::{ChartReferenceKind, HelmRelease};
+use flux_api::kinds::Kind;
 use flux_api::meta::{ConfigKind, ValuesReference};
+use flux_apply::ObjectId;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::DynamicObject;
 use kube::{Api, Client};
 use serde_json::Value;
 
+use super::dependencies::{self, Of};
 use super::source::{self, SourceKey};
 use super::values::Referenced;
 use super::{Context, Loaded};
-use crate::reconcile::ObjectKey;
+use crate::reconcile::{ObjectKey, resource};
 
 /// Why a release cannot be worked on yet.
 #[derive(Debug, thiserror::Error)]
@@ -60,18 +65,17 @@ impl Unmet {
 
 impl Context {
     /// The first dependency that is not there yet.
-    pub(super) fn check_dependencies(&self, object: &HelmRelease) -> Result<(), Unmet> {
+    pub(super) async fn check_dependencies(&self, object: &HelmRelease) -> Result<(), Unmet> {
         let own = Object::namespace(object);
         for reference in &object.spec.depends_on {
             let key = ObjectKey::new(reference.namespace.as_deref().unwrap_or(own), &reference.name);
-            let kind = super::dependencies::kind(reference).map_err(Unmet::Dependency)?;
-            let Some(found) = self.cache.get(kind, &key) else {
-                let text = format!("{}.{} \"{}\" not found", kind.plural, kind.group, key.name);
-                return Err(Unmet::Dependency(format!("unable to get '{key}' dependency: {text}")));
+            let of = dependencies::kind(reference)?;
+            let found = match &of {
+                Of::Watched(kind) => self.watched(kind, &key).await?,
+                Of::Other { api_version, kind } => self.other(object, api_version, kind, &key).await?,
             };
             if let Some(expression) = &reference.ready_expr {
-                let (this, dependency) = (json(object), json(found.as_ref()));
-                if !super::dependencies::holds(expression, &reference.name, &this, &dependency)? {
+                if !dependencies::holds(expression, &reference.name, &json(object), &found)? {
                     let text = format!("dependency '{key}' is not ready according to readyExpr eval");
                     return Err(Unmet::Dependency(text));
                 }
@@ -79,11 +83,55 @@ impl Context {
                     continue;
                 }
             }
-            if !super::dependencies::is_ready(&found) {
+            let is_ready = match of {
+                Of::Watched(_) => dependencies::is_ready(&found),
+                Of::Other { .. } => dependencies::is_healthy(&found, Timestamp::now().as_second()),
+            };
+            if !is_ready {
                 return Err(Unmet::Dependency(format!("dependency '{key}' is not ready")));
             }
         }
         Ok(())
+    }
+
+    /// A dependency of a kind that is watched; asked for where this controller does not watch.
+    async fn watched(&self, kind: &'static Kind, key: &ObjectKey) -> Result<Value, Unmet> {
+        let unable = |why: String| Unmet::Dependency(format!("unable to get '{key}' dependency: {why}"));
+        if let Some(known) = self.cache.get(kind, key) {
+            return Ok(json(known.as_ref()));
+        }
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &key.namespace, &resource(kind));
+        let found = api.get_opt(&key.name).await.map_err(|error| unable(error.to_string()))?;
+        let missing = || unable(format!("{}.{} \"{}\" not found", kind.plural, kind.group, key.name));
+        found.map(|found| json(&found)).ok_or_else(missing)
+    }
+
+    /// A dependency of any other kind of this cluster, as the account of the release sees it.
+    async fn other(
+        &self,
+        object: &HelmRelease,
+        api_version: &str,
+        kind: &str,
+        key: &ObjectKey,
+    ) -> Result<Value, Unmet> {
+        if key.namespace != Object::namespace(object) && self.options.no_cross_namespace_refs {
+            let text = format!("cross-namespace references are not allowed: cannot access {kind} {key}");
+            return Err(Unmet::AccessDenied(text));
+        }
+        let cluster =
+            self.here(object).await.map_err(|error| Unmet::Identity(error.message().to_owned()))?;
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let id = ObjectId {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+        };
+        let unable = |why: String| Unmet::Dependency(format!("unable to get '{kind}/{key}' dependency: {why}"));
+        let found = cluster.get(&id).await.map_err(|cause| unable(cause.to_string()))?;
+        found.ok_or_else(|| unable("not found".to_owned()))
     }
 
     /// The chart, of the version it is released as.
@@ -121,6 +169,19 @@ impl Context {
         let mut changed = (*chart).clone();
         changed.metadata.version = revised.version;
         Ok(Loaded { chart: Arc::new(changed), oci_digest: revised.oci_digest })
+    }
+
+    /// Who asks for another run: the source, if it has something else than what was loaded, else the object itself.
+    pub(super) fn newer_than(&self, object: &HelmRelease, loaded: &Loaded) -> String {
+        let newer = SourceKey::of(object).filter(|source| {
+            let found = self.cache.get(source.row(), &source.key);
+            let artifact = found.and_then(|found| source::ready_artifact(source, &found).ok());
+            artifact.is_some_and(|artifact| !source::is_of(&artifact, loaded))
+        });
+        match newer {
+            Some(source) => source.to_string(),
+            None => format!("HelmRelease/{}/{}", Object::namespace(object), object.name()),
+        }
     }
 
     /// What `valuesFrom` points to, each object read once.

@@ -297,6 +297,51 @@ mod tests {
     }
 
     #[test]
+    fn images_are_replaced_and_renderers_follow_each_other() {
+        let object = object(json!({"postRenderers": [
+            {"kustomize": {"images": [{"name": "app", "newName": "mirror/app", "newTag": "2"}]}},
+            {"kustomize": {"images": [{"name": "mirror/app", "digest": "sha256:24a0c4b4a4c0eb97a1aabb8e29f18e917d05abfe1b7a7c07857230879ce7d3d3"}]}},
+        ]}));
+        let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: 'app:1'}]}\n";
+        let rendered = PostRenderers::of(&object).run(pod.to_owned()).unwrap();
+        let json = yaml::to_json(rendered.as_bytes()).unwrap();
+        let image = "mirror/app@sha256:24a0c4b4a4c0eb97a1aabb8e29f18e917d05abfe1b7a7c07857230879ce7d3d3";
+        assert_eq!(json["spec"]["containers"][0]["image"], image);
+    }
+
+    #[tokio::test]
+    async fn names_are_looked_up_only_where_the_gate_allows_it() {
+        let file = |name: &str, text: &str| helm::File {
+            name: name.to_owned(),
+            data: text.to_owned().into(),
+            modified: None,
+        };
+        let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  found: \"{{ getHostByName \"localhost\" }}\"\n";
+        let rendered = async |enable_dns: bool| {
+            let files = vec![
+                file("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0-rc.1\n"),
+                file("templates/a.yaml", template),
+            ];
+            let chart = Chart::from_files(files, helm::Limits::default(), Dialect::Helm4).unwrap();
+            let rendering = Rendering {
+                chart: Arc::new(chart),
+                values: Values::new(),
+                revision: 1,
+                operation: Operation::Install,
+                capabilities: Capabilities::offline(Dialect::Helm4),
+                cluster: None,
+                dialect: Dialect::Helm4,
+                skip_schema_validation: false,
+                enable_dns,
+            };
+            rendering.run(&object(json!({}))).await.unwrap().1.manifest
+        };
+        assert!(rendered(false).await.contains("found: \"\""));
+        let found = rendered(true).await;
+        assert!(found.contains("found: 127.0.0.1") || found.contains("found: ::1"), "{found}");
+    }
+
+    #[test]
     fn lists_are_opened() {
         let list = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret, metadata: {name: a}}\n- {apiVersion: v1, kind: Secret, metadata: {name: b}}\n";
         let rendered = PostRenderers::of(&object(json!({}))).run(list.to_owned()).unwrap();

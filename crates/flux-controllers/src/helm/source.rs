@@ -126,6 +126,15 @@ pub fn revised(
     Ok(Revised { version, oci_digest: Some(digest.to_owned()) })
 }
 
+/// Whether what was loaded came from this artifact.
+pub fn is_of(artifact: &Artifact, loaded: &super::Loaded) -> bool {
+    let revision = artifact.revision.as_str();
+    match &loaded.oci_digest {
+        Some(digest) => revision.ends_with(digest.as_str()),
+        None => revision == loaded.version(),
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("artifact not found")]

@@ -95,18 +95,15 @@ impl Waiter<'_> {
         self.wait(cluster, awaited, Goal::Ready { jobs }, timeout).await
     }
 
-    /// Waits for hooks: Jobs and Pods run to their end, everything else is done when it exists. A failed Pod of a Job
-    /// may be tried again by the Job, so only the Job's own word counts.
+    /// Waits for hooks: Jobs and Pods run to their end, everything else is done when it exists, unless an expression says
+    /// otherwise. A failed Pod of a Job may be tried again by the Job, so only the Job's own word counts.
     pub async fn until_completed(
         &self,
         cluster: &Cluster,
         subjects: Vec<Subject>,
         timeout: Duration,
     ) -> Result<(), Fault> {
-        let runs = |subject: &Subject| {
-            matches!((subject.id.group.as_str(), subject.id.kind.as_str()), ("batch", "Job") | ("", "Pod"))
-        };
-        self.wait(cluster, subjects.into_iter().filter(runs).collect(), Goal::Completed, timeout).await
+        self.wait(cluster, subjects, Goal::Completed, timeout).await
     }
 
     async fn wait(
@@ -169,10 +166,7 @@ impl Waiter<'_> {
         };
         let fails_fast = self.strategy == WaitStrategyName::Poller || matches!(goal, Goal::Completed);
         if fails_fast && unready.iter().any(|(_, health)| health.status == Status::Failed) {
-            return Some(match goal {
-                Goal::Ready { .. } => format!("failed early due to stalled resources: [{}]", names(true)),
-                Goal::Completed => format!("timeout waiting for: [{}]", names(true)),
-            });
+            return Some(format!("failed early due to stalled resources: [{}]", names(true)));
         }
         is_last.then(|| format!("timeout waiting for: [{}]", names(false)))
     }
@@ -188,16 +182,20 @@ impl Waiter<'_> {
 
     fn judge(&self, object: &Value, goal: Goal) -> Health {
         let now = Timestamp::now().as_second();
-        let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
-        match goal {
-            Goal::Completed if kind == "Pod" => completed_pod(object),
-            Goal::Completed => judge(object, now),
-            Goal::Ready { jobs: false } if kind == "Job" => health(Status::Current, "Job is not waited for"),
-            Goal::Ready { .. } => match self.checks.by_expressions(object) {
-                Some(health) => health,
-                None if self.strategy == WaitStrategyName::Legacy => as_helm_3(object, now),
-                None => judge(object, now),
-            },
+        let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+        let (version, kind) = (text("apiVersion"), text("kind"));
+        if self.strategy == WaitStrategyName::Poller
+            && let Some(health) = self.checks.by_expressions(object)
+        {
+            return health;
+        }
+        match (goal, version, kind) {
+            (Goal::Completed, "v1", "Pod") => completed_pod(object),
+            (Goal::Completed, "batch/v1", "Job") => judge(object, now),
+            (Goal::Completed, ..) => health(Status::Current, "it runs nothing, so it is done when it exists"),
+            (Goal::Ready { jobs: false }, _, "Job") => health(Status::Current, "Job is not waited for"),
+            (Goal::Ready { .. }, ..) if self.strategy == WaitStrategyName::Legacy => as_helm_3(object, now),
+            (Goal::Ready { .. }, ..) => judge(object, now),
         }
     }
 
@@ -368,4 +366,73 @@ fn has_enough_replicas(deployment: &Value) -> bool {
     observed
         && number("/status/updatedReplicas", 0) >= wanted
         && number("/status/readyReplicas", 0) >= (wanted - unavailable.min(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn judged(strategy: WaitStrategyName, expressions: Value, goal: Goal, object: &Value) -> Status {
+        let checks = Judge::new(&serde_json::from_value::<Vec<_>>(expressions).unwrap()).unwrap();
+        Waiter { checks: &checks, strategy }.judge(object, goal).status
+    }
+
+    fn job(condition: &str) -> Value {
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
+            "status": {"conditions": [{"type": condition, "status": "True"}]}})
+    }
+
+    #[test]
+    fn hooks_are_done_when_their_jobs_and_pods_have_ended_and_else_at_once() {
+        let hook = |object: &Value| judged(WaitStrategyName::Poller, json!([]), Goal::Completed, object);
+        assert_eq!(hook(&json!({"apiVersion": "v1", "kind": "ConfigMap"})), Status::Current);
+        assert_eq!(hook(&json!({"apiVersion": "x/v1", "kind": "Job", "status": {}})), Status::Current);
+        assert_eq!(hook(&job("Complete")), Status::Current);
+        assert_eq!(hook(&job("Failed")), Status::Failed);
+        let pod = |phase: &str| json!({"apiVersion": "v1", "kind": "Pod", "status": {"phase": phase}});
+        assert_eq!(hook(&pod("Running")), Status::InProgress);
+        assert_eq!((hook(&pod("Succeeded")), hook(&pod("Failed"))), (Status::Current, Status::Failed));
+    }
+
+    #[test]
+    fn expressions_have_the_first_word_for_hooks_too_but_not_with_the_legacy_strategy() {
+        let widget = json!({"apiVersion": "x/v1", "kind": "Widget", "status": {"done": false}});
+        let checks = || json!([{"apiVersion": "x/v1", "kind": "Widget", "current": "status.done"}]);
+        for goal in [Goal::Completed, Goal::Ready { jobs: true }] {
+            assert_eq!(judged(WaitStrategyName::Poller, checks(), goal, &widget), Status::InProgress);
+            assert_eq!(judged(WaitStrategyName::Legacy, checks(), goal, &widget), Status::Current);
+        }
+    }
+
+    #[test]
+    fn jobs_are_left_out_where_asked_and_a_failure_ends_the_wait_of_the_poller() {
+        let unready = health(Status::Failed, "");
+        let subject = Subject::new(ObjectId::of(&job("Failed")).unwrap(), None);
+        let given_up = |strategy, goal| {
+            let checks = Judge::default();
+            Waiter { checks: &checks, strategy }.given_up(&[(&subject, &unready)], goal, false)
+        };
+        let ready = Goal::Ready { jobs: true };
+        let early = "failed early due to stalled resources: [Job/j status: 'Failed']";
+        assert_eq!(given_up(WaitStrategyName::Poller, ready).as_deref(), Some(early));
+        assert_eq!(given_up(WaitStrategyName::Legacy, ready), None, "Helm 3 waits until the time is up");
+        assert_eq!(given_up(WaitStrategyName::Poller, Goal::Completed).as_deref(), Some(early));
+        let skipping = Goal::Ready { jobs: false };
+        assert_eq!(judged(WaitStrategyName::Poller, json!([]), skipping, &job("Failed")), Status::Current);
+    }
+
+    #[test]
+    fn paused_deployments_and_jobs_that_delete_themselves_are_known() {
+        let subject = |object: Value| Subject::new(ObjectId::of(&object).unwrap(), Some(&object));
+        let deployment = |paused: bool| {
+            subject(json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"paused": paused}}))
+        };
+        assert!(deployment(true).paused && !deployment(false).paused);
+        let job = |spec: Value| {
+            subject(json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec}))
+        };
+        assert!(job(json!({"ttlSecondsAfterFinished": 0})).vanishes && !job(json!({})).vanishes);
+    }
 }

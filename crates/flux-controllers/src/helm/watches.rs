@@ -41,14 +41,18 @@ pub fn listen(cache: &Arc<Cache>, queue: &Arc<Queue>, configs: bool) {
     let mentions = cache
         .index(KIND, |raw| decode::<HelmRelease>(raw).map(|object| mentioned(&object)).unwrap_or_default());
     for kind in [&kinds::HELM_CHART, &kinds::OCI_REPOSITORY, &kinds::EXTERNAL_ARTIFACT] {
-        let (queue, mentions) = (queue.clone(), mentions.clone());
+        let (queue, lookup, mentions) = (queue.clone(), Arc::downgrade(cache), mentions.clone());
         cache.listen(kind, move |change| {
             let Some(new) = &change.new else { return };
-            if change.old.as_deref().map(consumers_care_about).as_ref() == Some(&consumers_care_about(new)) {
+            if !is_news(change.old.as_deref(), new) {
                 return;
             }
+            let Some(cache) = lookup.upgrade() else { return };
             for key in mentions.find(&term(kind.kind, &change.key)) {
-                queue.add(key, Cause::Change);
+                let tried = cache.get(KIND, &key).is_some_and(|raw| has_tried(&raw, new));
+                if !tried {
+                    queue.add(key, Cause::Change);
+                }
             }
         });
     }
@@ -120,16 +124,40 @@ fn mentioned(object: &HelmRelease) -> Vec<String> {
     terms
 }
 
-type Fields = (Option<Value>, Option<Value>, Option<Value>);
-
-/// Another artifact, or a source that got over its trouble.
-fn consumers_care_about(object: &DynamicObject) -> Fields {
-    let at = |pointer: &str| object.data.pointer(pointer).cloned();
-    (at("/status/artifact/revision"), ready_status(object), at("/status/observedGeneration"))
+/// Whether a source has something for those who use it: another artifact, that it got over its trouble, or that it has
+/// looked at its latest generation, before which its artifact is not used.
+fn is_news(old: Option<&DynamicObject>, new: &DynamicObject) -> bool {
+    // Seen for the first time, as after a gap in the watch: whoever has tried its artifact sleeps on.
+    let Some(old) = old else { return revision(new).is_some() };
+    let at = |object: &DynamicObject, pointer: &str| object.data.pointer(pointer).cloned();
+    let is_ready = |object| ready_status(object).is_some_and(|status| status == "True");
+    let observed = "/status/observedGeneration";
+    revision(new).is_some()
+        && (revision(old) != revision(new)
+            || !is_ready(old) && is_ready(new)
+            || at(old, observed) != at(new, observed))
 }
 
-fn dependents_care_about(object: &DynamicObject) -> Fields {
-    (ready_status(object), object.data.pointer("/status/observedGeneration").cloned(), None)
+fn revision(source: &DynamicObject) -> Option<&str> {
+    source.data.pointer("/status/artifact/revision").and_then(Value::as_str)
+}
+
+/// Whether a release that is well, or being worked on, has tried the source's artifact already.
+fn has_tried(release: &DynamicObject, source: &DynamicObject) -> bool {
+    let text = |pointer: &str| release.data.pointer(pointer).and_then(Value::as_str);
+    let Some(revision) = revision(source) else { return false };
+    let tried = match revision.contains(':') {
+        true => {
+            let digest = revision.rsplit_once('@').map_or(revision, |(_, digest)| digest);
+            text("/status/lastAttemptedRevisionDigest") == Some(digest)
+        }
+        false => text("/status/lastAttemptedRevision") == Some(revision),
+    };
+    tried && ready_status(release).is_some_and(|status| status != "False")
+}
+
+fn dependents_care_about(object: &DynamicObject) -> (Option<Value>, Option<Value>) {
+    (ready_status(object), object.data.pointer("/status/observedGeneration").cloned())
 }
 
 fn ready_status(object: &DynamicObject) -> Option<Value> {
@@ -149,6 +177,45 @@ mod tests {
 
     use super::super::state::tests::object;
     use super::*;
+
+    fn source(revision: Option<&str>, ready: &str, observed: i64) -> DynamicObject {
+        let artifact = revision.map(|revision| json!({"revision": revision}));
+        serde_json::from_value(json!({"metadata": {"name": "c"}, "status": {
+            "artifact": artifact, "observedGeneration": observed,
+            "conditions": [{"type": "Ready", "status": ready}]}}))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_source_wakes_its_releases_with_another_artifact_or_when_it_is_well_again() {
+        let old = source(Some("1.0.0"), "True", 1);
+        assert!(is_news(None, &old) && !is_news(None, &source(None, "False", 1)));
+        assert!(!is_news(Some(&old), &old));
+        assert!(is_news(Some(&old), &source(Some("1.1.0"), "True", 1)));
+        assert!(is_news(Some(&source(None, "True", 1)), &old), "its first artifact");
+        assert!(!is_news(Some(&old), &source(None, "True", 2)), "nothing to release");
+        let ill = source(Some("1.0.0"), "False", 1);
+        assert!(is_news(Some(&ill), &old) && !is_news(Some(&old), &ill));
+        assert!(is_news(Some(&old), &source(Some("1.0.0"), "True", 2)));
+    }
+
+    #[test]
+    fn a_release_that_has_tried_the_artifact_sleeps_on_unless_it_failed() {
+        let release = |ready: &str| -> DynamicObject {
+            serde_json::from_value(json!({"metadata": {"name": "web"}, "status": {
+                "lastAttemptedRevision": "1.0.0", "lastAttemptedRevisionDigest": "sha256:abc",
+                "conditions": [{"type": "Ready", "status": ready}]}}))
+            .unwrap()
+        };
+        for tried in ["1.0.0", "sha256:abc", "latest@sha256:abc"] {
+            let source = source(Some(tried), "True", 1);
+            assert!(has_tried(&release("True"), &source) && has_tried(&release("Unknown"), &source));
+            assert!(!has_tried(&release("False"), &source), "{tried}");
+        }
+        for new in ["1.0.1", "1.0.0@sha256:def"] {
+            assert!(!has_tried(&release("True"), &source(Some(new), "True", 1)), "{new}");
+        }
+    }
 
     #[test]
     fn everything_a_release_refers_to_wakes_it() {

@@ -84,6 +84,12 @@ impl Events {
         Self { records, posts, dropped: Arc::default() }
     }
 
+    /// Tells nobody.
+    #[cfg(test)]
+    pub fn silent() -> Self {
+        Self { records: mpsc::channel(1).0, posts: None, dropped: Arc::default() }
+    }
+
     /// Tells of `happening` at `object`. Annotations `event.toolkit.fluxcd.io/<key>` join its metadata.
     pub fn tell(&self, kind: &Kind, object: &DynamicObject, mut happening: Happening) {
         happening.metadata.extend(event_annotations(object));

@@ -10,6 +10,7 @@ pub mod events;
 pub mod gates;
 pub mod heavy;
 pub mod impersonate;
+mod leader_change;
 pub mod metrics;
 pub mod probes;
 pub mod queue;

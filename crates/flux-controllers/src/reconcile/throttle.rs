@@ -40,7 +40,7 @@ pub fn bounded(client: &Client, limits: Limits, metrics: Metrics) -> Client {
             let (method, is_watch) = (request.method().clone(), is_watch(&request));
             let permit = gate.enter().await;
             let started = Instant::now();
-            let answer = inner.send(request).await;
+            let answer = super::leader_change::send(&inner, request).await;
             gate.learn(permit, started.elapsed(), is_watch, answer.as_ref().ok());
             count(&metrics, &method, answer.as_ref().ok());
             answer

@@ -93,6 +93,7 @@ static HELM: &[Flag] = &[
     string("oom-watch-max-memory-path", ""),
     string("oom-watch-current-memory-path", ""),
     string("snapshot-digest-algo", "sha256"),
+    string("compat", ""),
 ];
 static NOTIFICATION: &[Flag] = &[
     int("concurrent", "4"),

@@ -496,6 +496,21 @@ async fn force_replaces_and_preserved_values_stay(cluster: &Cluster) {
         let labels = config_maps(cluster, &flux).get(name).await.unwrap().metadata.labels.unwrap();
         assert_eq!(labels.contains_key("by"), !force, "{name}: {labels:?}");
     }
+    // Applied from the server side, nothing is replaced.
+    let applied = |value: &str| spec(json!({ "upgrade": { "force": true }, "values": { "value": value } }));
+    flux.apply(&HELM_RELEASE, "applied", applied("one")).await;
+    released(&flux, "applied", 1).await;
+    by_hand("applied").await;
+    flux.apply(&HELM_RELEASE, "applied", applied("two")).await;
+    released(&flux, "applied", 2).await;
+    let labels = config_maps(cluster, &flux).get("applied").await.unwrap().metadata.labels.unwrap();
+    assert!(labels.contains_key("by"), "{labels:?}");
+    // What the spec no longer says is forgotten, unless it is to be kept.
+    flux.apply(&HELM_RELEASE, "fresh", spec(json!({ "values": { "value": "first" } }))).await;
+    released(&flux, "fresh", 1).await;
+    flux.apply(&HELM_RELEASE, "fresh", spec(json!({ "values": { "other": "second" } }))).await;
+    released(&flux, "fresh", 2).await;
+    assert_eq!(value_of(cluster, &flux, "fresh", "value").await, "default");
     let keep = |values: Value| spec(json!({ "upgrade": { "preserveValues": true }, "values": values }));
     flux.apply(&HELM_RELEASE, "kept", keep(json!({ "value": "first" }))).await;
     released(&flux, "kept", 1).await;

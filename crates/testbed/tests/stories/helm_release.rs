@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use testbed::Cluster;
 use testbed::chart::Chart;
 use testbed::reference::Tool;
+use testbed::trouble::Breaker;
 
 use crate::flux::{Flux, ready};
 
@@ -237,9 +238,13 @@ async fn a_restart_and_an_interval_change_nothing(cluster: &Cluster) {
     flux.apply(&HELM_RELEASE, "web", spec(json!({}))).await;
     let before = released(&flux, "web", 1).await;
     flux.stop().await;
-    flux.resume().await;
+    let recorder = Breaker::recorder(|_| true);
+    flux.resume_as(recorder.client(&cluster.client())).await;
     flux.reconcile_as(&HELM_RELEASE, "web", "after").await;
     let after = handled(&flux, "web", "after").await;
+    let writes = recorder.writes();
+    let status = format!("PATCH /apis/helm.toolkit.fluxcd.io/v2/namespaces/{}/helmreleases/web/status", flux.namespace.name());
+    assert_eq!(writes, [status], "only that it was asked is written, and nothing is told");
     assert_eq!(after["status"]["history"], before["status"]["history"]);
     assert_eq!(ready(&after), ready(&before));
     assert_eq!(records(cluster, &flux).await, ["sh.helm.release.v1.web.v1 deployed"]);
@@ -387,7 +392,7 @@ async fn a_failed_upgrade_is_rolled_back(cluster: &Cluster) {
     let _workloads = cluster.simulate_workloads().await.unwrap();
     publish(&flux, "app", &chart_with_workload("1.0.0")).await;
     let with = |pod: &str, value: &str| {
-        spec(json!({ "timeout": "3s", "values": { "pod": pod, "value": value },
+        spec(json!({ "timeout": "3s", "values": { "pod": pod, "value": value }, "rollback": { "recreate": true },
             "upgrade": { "remediation": { "retries": 0, "remediateLastFailure": true } } }))
     };
     flux.apply(&HELM_RELEASE, "web", with("ready", "good")).await;

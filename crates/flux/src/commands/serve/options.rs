@@ -430,11 +430,13 @@ fn helm(flags: &Flags<'_>) -> Result<helm::Options, CliError> {
             object_level_workload_identity: false,
         },
         requeue_dependency: flags.duration("requeue-dependency")?,
+        http_timeout: flags.duration("http-timeout")?,
         override_managers: flags.list("override-manager"),
         snapshot_digest_algo: flags
             .text("snapshot-digest-algo")
             .parse()
             .map_err(|error| fail!("--snapshot-digest-algo: {error}"))?,
+        upstream_only: upstream_only(&flags.text("compat"))?,
         ..helm::Options::upstream()
     })
 }
@@ -579,10 +581,30 @@ mod tests {
     }
 
     #[test]
+    fn helm_controller_has_upstreams_defaults() {
+        let options = of("serve --controllers=helm");
+        assert_eq!((options.tuned[&Controller::Helm].concurrent, options.http_retry), (4, 9));
+        let helm = options.helm;
+        assert_eq!(helm.requeue_dependency, Duration::from_secs(30));
+        assert_eq!(helm.http_timeout, Duration::from_secs(30));
+        assert_eq!(helm.snapshot_digest_algo.to_string(), "sha256");
+        assert_eq!((helm.identity.default_service_account, helm.override_managers.len()), (None, 0));
+        let tuned = of("serve helm-controller --http-timeout=5s --requeue-dependency=7s --default-service-account=robot --default-kubeconfig-service-account=far --no-cross-namespace-refs").helm;
+        assert_eq!(
+            (tuned.http_timeout, tuned.requeue_dependency),
+            (Duration::from_secs(5), Duration::from_secs(7))
+        );
+        assert_eq!(tuned.identity.default_service_account.as_deref(), Some("robot"));
+        assert_eq!(tuned.identity.default_kubeconfig_service_account.as_deref(), Some("far"));
+        assert!(tuned.no_cross_namespace_refs);
+    }
+
+    #[test]
     fn releases_take_their_own_flags() {
         let helm = of("serve --controllers=helm --snapshot-digest-algo=sha512 --override-manager=a --override-manager=b").helm;
         assert_eq!(helm.snapshot_digest_algo.to_string(), "sha512");
         assert_eq!(helm.override_managers, ["a", "b"]);
+        assert!(!helm.upstream_only && of("serve --controllers=helm --compat=upstream").helm.upstream_only);
         let run =
             run("serve --controllers=helm --feature-gates=OOMWatch=true --oom-watch-memory-threshold=0");
         let refused = oom_watch(&run, &BTreeSet::from([Controller::Helm])).unwrap_err().to_string();
