@@ -16,12 +16,12 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::execute::{Executor, Outcome, Validation, id_of};
 use super::fault::Fault;
+use super::inventory::Listed;
 use super::next::Action;
 use super::policy::Policy;
 use super::render::{Rendering, origin_labels};
 use super::storage::{Records, Storage};
 use super::wait::Waiter;
-use super::inventory::Listed;
 use super::{Loaded, crds, inventory, names, render};
 use crate::reconcile::Worker;
 

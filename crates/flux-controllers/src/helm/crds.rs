@@ -71,7 +71,9 @@ fn outdated(wanted: &Value, live: Option<&Value>) -> Option<String> {
         let name = version["name"].as_str().unwrap_or_default();
         match live.iter().find(|known| known["name"] == version["name"]) {
             None => Some(format!("has no version {name}")),
-            Some(known) => lacks(version, known, String::new()).map(|at| format!("differs in {name} at {at}")),
+            Some(known) => {
+                lacks(version, known, String::new()).map(|at| format!("differs in {name} at {at}"))
+            }
         }
     })
 }
@@ -189,7 +191,8 @@ mod tests {
     #[test]
     fn only_what_the_chart_has_and_the_cluster_lacks_is_outdated() {
         let definition = |versions: Value| serde_json::json!({"spec": {"versions": versions}});
-        let schema = |fields: Value| serde_json::json!({"name": "v1", "served": true, "schema": {"fields": fields}});
+        let schema =
+            |fields: Value| serde_json::json!({"name": "v1", "served": true, "schema": {"fields": fields}});
         let wanted = definition(serde_json::json!([schema(serde_json::json!({"size": "integer"}))]));
         assert_eq!(outdated(&wanted, None).as_deref(), Some("is not there"));
         let more = schema(serde_json::json!({"size": "integer", "colour": "string"}));

@@ -13,13 +13,19 @@ use super::prerequisites::Unmet;
 pub enum Of {
     /// A kind that is watched here.
     Watched(&'static Kind),
-    Other { api_version: String, kind: String },
+    Other {
+        api_version: String,
+        kind: String,
+    },
 }
 
 /// The kind of a dependency: a HelmRelease, unless it says otherwise.
 pub fn kind(reference: &DependencyReference) -> Result<Of, Unmet> {
     let kind = reference.kind.as_deref().unwrap_or(kinds::HELM_RELEASE.kind);
-    let group = reference.api_version.as_deref().map(|version| version.split_once('/').map_or("", |(group, _)| group));
+    let group = reference
+        .api_version
+        .as_deref()
+        .map(|version| version.split_once('/').map_or("", |(group, _)| group));
     let watched = [&kinds::HELM_RELEASE, &kinds::KUSTOMIZATION].into_iter().find(|known| known.kind == kind);
     if let Some(known) = watched.filter(|known| group.is_none_or(|group| group == known.group)) {
         return Ok(Of::Watched(known));

@@ -295,7 +295,8 @@ mod tests {
     #[test]
     fn objects_are_left_out_by_a_rule_without_a_path() {
         let rules = |json: Value| ignore_rules(&serde_json::from_value::<Vec<_>>(json).unwrap()).unwrap();
-        let desired = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web", "namespace": "ns"}});
+        let desired =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web", "namespace": "ns"}});
         let whole = rules(json!([{"paths": [""], "target": {"kind": "ConfigMap", "name": "we."}}]));
         assert!(whole.of(&desired).iter().any(|path| path.is_empty()));
         let anchored = rules(json!([{"paths": [""], "target": {"kind": "ConfigMap", "name": "we"}}]));

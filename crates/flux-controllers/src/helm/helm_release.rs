@@ -528,7 +528,9 @@ impl HelmReleases {
     /// When a stalled release is looked at next.
     fn again(&self, object: &HelmRelease) -> String {
         let interval = object.spec.interval;
-        format!("its objects are looked at every {interval}, and it is tried again when chart, values or spec change")
+        format!(
+            "its objects are looked at every {interval}, and it is tried again when chart, values or spec change"
+        )
     }
 
     fn no_state(&self, run: &mut Run<'_>, problem: &str) -> End {
@@ -710,7 +712,8 @@ mod tests {
     #[test]
     fn a_history_that_was_written_counts_before_the_cache_shows_it() {
         let (recent, key) = (Recent::default(), ObjectKey::new("apps", "web"));
-        let (old, new) = (knows(&release(1, Status::Deployed)).history, knows(&release(2, Status::Deployed)).history);
+        let (old, new) =
+            (knows(&release(1, Status::Deployed)).history, knows(&release(2, Status::Deployed)).history);
         assert!(!recent.is_ahead_of(&key, &old));
         recent.put(key.clone(), new.clone());
         assert!(recent.is_ahead_of(&key, &old), "the cache is behind");

@@ -78,9 +78,13 @@ mod tests {
         assert_eq!(ids, ["_a_x_Widget", "own_b_x_Widget"]);
         assert_eq!(
             listed.warnings,
-            ["failed to determine if Widget is namespace scoped, skipping namespace: no matches for kind \"Widget\" in version \"x/v1\""]
+            [
+                "failed to determine if Widget is namespace scoped, skipping namespace: no matches for kind \"Widget\" in version \"x/v1\""
+            ]
         );
         assert_eq!(of(manifest, "ns", Err("crds/a.yaml: bad"), &Builtin).unwrap_err(), "crds/a.yaml: bad");
-        assert!(of("kind: [", "ns", Ok(&[]), &Builtin).unwrap_err().starts_with("failed to parse manifest: "));
+        assert!(
+            of("kind: [", "ns", Ok(&[]), &Builtin).unwrap_err().starts_with("failed to parse manifest: ")
+        );
     }
 }

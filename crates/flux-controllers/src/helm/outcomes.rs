@@ -497,8 +497,10 @@ mod tests {
         assert_eq!(now(json!([one("Released", "False", "InstallFailed")])), released("InstallSucceeded"));
         assert_eq!(now(json!([one("Released", "False", "UpgradeFailed")])), released("UpgradeSucceeded"));
         assert_eq!(now(json!([one("Released", "True", "InstallSucceeded")])), released("InstallSucceeded"));
-        let rolled_back =
-            json!([one("Released", "False", "UpgradeFailed"), one("Remediated", "True", "RollbackSucceeded")]);
+        let rolled_back = json!([
+            one("Released", "False", "UpgradeFailed"),
+            one("Remediated", "True", "RollbackSucceeded")
+        ]);
         assert_eq!(now(rolled_back.clone()), released("UpgradeSucceeded"));
         assert_eq!(seen(&State::Untested, json!({}), rolled_back), released("UpgradeSucceeded"));
     }

@@ -282,7 +282,8 @@ mod tests {
 
     #[test]
     fn no_limit_of_records_and_the_times_of_actions() {
-        let object = object(json!({"maxHistory": 0, "timeout": "2m", "test": {"enable": true, "timeout": "9s"}}));
+        let object =
+            object(json!({"maxHistory": 0, "timeout": "2m", "test": {"enable": true, "timeout": "9s"}}));
         let policy = Policy { object: &object, retry_by_default: false };
         assert_eq!(policy.max_history(), 0);
         assert_eq!(policy.timeout(Action::Test), Duration::from_secs(9));

@@ -71,7 +71,7 @@ impl Context {
             let key = ObjectKey::new(reference.namespace.as_deref().unwrap_or(own), &reference.name);
             let of = dependencies::kind(reference)?;
             let found = match &of {
-                Of::Watched(kind) => self.watched(kind, &key).await?,
+                Of::Watched(kind) => self.watched(*kind, &key).await?,
                 Of::Other { api_version, kind } => self.other(object, api_version, kind, &key).await?,
             };
             if let Some(expression) = &reference.ready_expr {
@@ -119,8 +119,7 @@ impl Context {
             let text = format!("cross-namespace references are not allowed: cannot access {kind} {key}");
             return Err(Unmet::AccessDenied(text));
         }
-        let cluster =
-            self.here(object).await.map_err(|error| Unmet::Identity(error.message().to_owned()))?;
+        let cluster = self.here(object).await.map_err(|error| Unmet::Identity(error.message().to_owned()))?;
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let id = ObjectId {
             group: group.to_owned(),
@@ -129,7 +128,8 @@ impl Context {
             namespace: key.namespace.clone(),
             name: key.name.clone(),
         };
-        let unable = |why: String| Unmet::Dependency(format!("unable to get '{kind}/{key}' dependency: {why}"));
+        let unable =
+            |why: String| Unmet::Dependency(format!("unable to get '{kind}/{key}' dependency: {why}"));
         let found = cluster.get(&id).await.map_err(|cause| unable(cause.to_string()))?;
         found.ok_or_else(|| unable("not found".to_owned()))
     }

@@ -336,9 +336,10 @@ mod tests {
             };
             rendering.run(&object(json!({}))).await.unwrap().1.manifest
         };
-        assert!(rendered(false).await.contains("found: \"\""));
+        let nothing = "found: \"\"";
+        assert!(rendered(false).await.contains(nothing));
         let found = rendered(true).await;
-        assert!(found.contains("found: 127.0.0.1") || found.contains("found: ::1"), "{found}");
+        assert!(found.contains("found: ") && !found.contains(nothing), "{found}");
     }
 
     #[test]

@@ -65,8 +65,8 @@ impl HelmReleases {
             Object::namespace(run.object),
             run.object.name(),
         );
-        let known =
-            condition::find(&run.status.conditions, REPLACE_HELD).is_some_and(|known| known.message == message);
+        let known = condition::find(&run.status.conditions, REPLACE_HELD)
+            .is_some_and(|known| known.message == message);
         condition::delete(&mut run.status.conditions, RECONCILING);
         run.set(REPLACE_HELD, ConditionStatus::True, REPLACE_HELD, message.clone());
         run.set(STALLED, ConditionStatus::True, REPLACE_HELD, message.clone());
@@ -82,7 +82,8 @@ fn precious(release: &Release) -> Vec<ObjectId> {
     // Only kinds of Kubernetes itself are looked for, so it need not know any others.
     let objects = objects_of(&release.manifest, &release.namespace, &Builtin).unwrap_or_default();
     let is_kept = |object: &Value| {
-        let policy = object.pointer("/metadata/annotations").and_then(|marks| marks.get("helm.sh/resource-policy"));
+        let policy =
+            object.pointer("/metadata/annotations").and_then(|marks| marks.get("helm.sh/resource-policy"));
         policy.and_then(Value::as_str).is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
     };
     let is_precious = |id: &ObjectId| {

@@ -427,7 +427,9 @@ mod tests {
     fn paused_deployments_and_jobs_that_delete_themselves_are_known() {
         let subject = |object: Value| Subject::new(ObjectId::of(&object).unwrap(), Some(&object));
         let deployment = |paused: bool| {
-            subject(json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"paused": paused}}))
+            subject(
+                json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"paused": paused}}),
+            )
         };
         assert!(deployment(true).paused && !deployment(false).paused);
         let job = |spec: Value| {

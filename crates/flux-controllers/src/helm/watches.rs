@@ -130,7 +130,7 @@ fn is_news(old: Option<&DynamicObject>, new: &DynamicObject) -> bool {
     // Seen for the first time, as after a gap in the watch: whoever has tried its artifact sleeps on.
     let Some(old) = old else { return revision(new).is_some() };
     let at = |object: &DynamicObject, pointer: &str| object.data.pointer(pointer).cloned();
-    let is_ready = |object| ready_status(object).is_some_and(|status| status == "True");
+    let is_ready = |object: &DynamicObject| ready_status(object).is_some_and(|status| status == "True");
     let observed = "/status/observedGeneration";
     revision(new).is_some()
         && (revision(old) != revision(new)

@@ -6,7 +6,7 @@ use kube::Client;
 use kube::client::Body;
 
 /// Sends `request`, and once more when the answer says that there was no leader just then.
-pub async fn send(client: &Client, request: Request<Body>) -> kube::Result<Response<Body>> {
+pub async fn send(client: &Client, request: Request<Body>) -> Result<Response<Body>, kube::Error> {
     let (parts, body) = request.into_parts();
     let again = body.try_clone().map(|body| Request::from_parts(parts.clone(), body));
     let answer = client.send(Request::from_parts(parts, body)).await?;
@@ -67,7 +67,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_change_of_etcds_leader_is_asked_through_once() {
-        for message in ["etcdserver: leader changed", "rpc error: code = Unknown desc = raft proposal dropped"] {
+        for message in
+            ["etcdserver: leader changed", "rpc error: code = Unknown desc = raft proposal dropped"]
+        {
             assert_eq!(asked(500, message).await, (200, "sent".to_owned(), 2), "{message}");
         }
         let (status, text, times) = asked(500, "boom").await;

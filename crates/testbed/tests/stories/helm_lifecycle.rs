@@ -146,14 +146,15 @@ async fn tests_that_somebody_runs_by_hand_disturb_nothing(cluster: &Cluster) {
     assert_eq!(condition(&after, "TestSuccess").0, "");
     // Asked to test, it tests what is there and releases nothing.
     flux.apply(&HELM_RELEASE, "web", spec(json!({ "test": { "enable": true } }))).await;
-    let object = flux
-        .until(&HELM_RELEASE, "web", "is tested", |object| ready(object).1 == "TestSucceeded")
-        .await;
+    let object =
+        flux.until(&HELM_RELEASE, "web", "is tested", |object| ready(object).1 == "TestSucceeded").await;
     assert_eq!(object["status"]["history"][0]["version"], 1);
     // Tests that are no longer asked for leave no condition behind.
     flux.apply(&HELM_RELEASE, "web", spec(json!({ "test": { "enable": false } }))).await;
     let object = flux
-        .until(&HELM_RELEASE, "web", "forgot the tests", |object| condition(object, "TestSuccess").0.is_empty())
+        .until(&HELM_RELEASE, "web", "forgot the tests", |object| {
+            condition(object, "TestSuccess").0.is_empty()
+        })
         .await;
     assert_eq!((ready(&object).0, ready(&object).1), ("True", "InstallSucceeded"));
 }
@@ -196,7 +197,8 @@ async fn secrets_are_set_at_paths(cluster: &Cluster) {
     let flux = start(cluster).await;
     let namespace = flux.namespace.name().to_owned();
     let odd = "a,b={c}\\d";
-    flux.secret("vars", &[("values.yaml", "value: from-secret\n"), ("path", "1.50"), ("verbatim", odd)]).await;
+    flux.secret("vars", &[("values.yaml", "value: from-secret\n"), ("path", "1.50"), ("verbatim", odd)])
+        .await;
     let chart = chart("1.0.0").file("values.yaml", "value: default\nquoted: none\nversion: none\ndropped: here\n").file(
         "templates/more.yaml",
         "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-more\ndata:\n  quoted: {{ .Values.quoted | quote }}\n  number: {{ .Values.deep.number | quote }}\n  dropped: {{ .Values.dropped | default \"nothing\" | quote }}\n",
@@ -208,7 +210,8 @@ async fn secrets_are_set_at_paths(cluster: &Cluster) {
         { "kind": "Secret", "name": "vars", "valuesKey": "verbatim", "targetPath": "quoted", "literal": true },
         { "kind": "Secret", "name": "vars", "valuesKey": "nothing", "targetPath": "value", "optional": true },
     ]);
-    flux.apply(&HELM_RELEASE, "web", spec(json!({ "valuesFrom": from, "values": { "dropped": null } }))).await;
+    flux.apply(&HELM_RELEASE, "web", spec(json!({ "valuesFrom": from, "values": { "dropped": null } })))
+        .await;
     released(&flux, "web", 1).await;
     assert_eq!(value_of(cluster, &flux, "web", "value").await, "from-secret");
     assert_eq!(value_of(cluster, &flux, "web-more", "quoted").await, odd);
@@ -264,7 +267,11 @@ async fn helm_3s_defaults_come_with_their_gate(cluster: &Cluster) {
         map.metadata.managed_fields.unwrap().into_iter().filter_map(|one| one.operation).collect();
     assert_eq!(operations, ["Update"], "from the client side");
     let hook = maps.get("web-hook").await.unwrap();
-    assert_eq!(hook.metadata.labels.and_then(|labels| labels.get("team").cloned()), None, "hooks are left alone");
+    assert_eq!(
+        hook.metadata.labels.and_then(|labels| labels.get("team").cloned()),
+        None,
+        "hooks are left alone"
+    );
 }
 
 async fn drift_that_cannot_be_corrected_is_told_and_fails_nothing(cluster: &Cluster) {
@@ -329,7 +336,9 @@ async fn removal_waits_for_what_goes_slowly_unless_told_not_to(cluster: &Cluster
     let namespace = flux.namespace.name().to_owned();
     let slow = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-slow\n  finalizers: [example.org/hold]\n";
     publish(&flux, "app", &chart("1.0.0").file("templates/slow.yaml", slow)).await;
-    for (name, uninstall) in [("waits", json!({ "timeout": "1s" })), ("quick", json!({ "disableWait": true }))] {
+    for (name, uninstall) in
+        [("waits", json!({ "timeout": "1s" })), ("quick", json!({ "disableWait": true }))]
+    {
         flux.apply(&HELM_RELEASE, name, spec(json!({ "uninstall": uninstall }))).await;
         released(&flux, name, 1).await;
     }
@@ -337,7 +346,9 @@ async fn removal_waits_for_what_goes_slowly_unless_told_not_to(cluster: &Cluster
     let releases = flux.api(&HELM_RELEASE);
     releases.delete("waits", &DeleteParams::default()).await.unwrap();
     let object = flux
-        .until(&HELM_RELEASE, "waits", "is held up", |object| condition(object, "Released").1 == "UninstallFailed")
+        .until(&HELM_RELEASE, "waits", "is held up", |object| {
+            condition(object, "Released").1 == "UninstallFailed"
+        })
         .await;
     let (status, reason, message) = ready(&object);
     assert_eq!((status, reason), ("False", "UninstallFailed"));
@@ -358,7 +369,8 @@ async fn a_release_with_data_is_not_replaced_unless_somebody_says_so(cluster: &C
     let claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata:\n  name: {{ .Release.Name }}-data\nspec:\n  accessModes: [ReadWriteOnce]\n  resources: {requests: {storage: 1Mi}}\n";
     let _workloads = cluster.simulate_workloads().await.unwrap();
     publish(&flux, "app", &chart("1.0.0").file("templates/data.yaml", claim)).await;
-    let with = |value: &str| spec(json!({ "values": { "value": value }, "install": { "disableWait": true } }));
+    let with =
+        |value: &str| spec(json!({ "values": { "value": value }, "install": { "disableWait": true } }));
     flux.apply(&HELM_RELEASE, "web", with("one")).await;
     released(&flux, "web", 1).await;
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(cluster.client(), flux.namespace.name());
@@ -529,17 +541,16 @@ async fn a_remediation_that_fails_is_told(cluster: &Cluster) {
         .file("templates/remove.yaml", &remove);
     publish(&flux, "app", &fragile).await;
     let last = json!({ "remediation": { "retries": 0, "remediateLastFailure": true } });
-    let with = |values: Value| {
-        spec(json!({ "timeout": "5s", "install": last, "upgrade": last, "values": values }))
-    };
+    let with =
+        |values: Value| spec(json!({ "timeout": "5s", "install": last, "upgrade": last, "values": values }));
     flux.apply(&HELM_RELEASE, "web", with(json!({}))).await;
     released(&flux, "web", 1).await;
-    let failing = spec(json!({ "timeout": "5s", "upgrade": { "timeout": "1s", "remediation": last["remediation"] },
+    let failing =
+        spec(json!({ "timeout": "5s", "upgrade": { "timeout": "1s", "remediation": last["remediation"] },
         "values": { "pod": "pending" } }));
     flux.apply(&HELM_RELEASE, "web", failing).await;
     let object = stalled(&flux, "web").await;
-    let text =
-        format!("Helm rollback to previous release {namespace}/web.v1 with chart app@1.0.0 failed: ");
+    let text = format!("Helm rollback to previous release {namespace}/web.v1 with chart app@1.0.0 failed: ");
     let remediated = condition(&object, "Remediated");
     assert_eq!((remediated.0, remediated.1), ("False", "RollbackFailed"));
     assert!(remediated.2.starts_with(&text), "{}", remediated.2);
@@ -553,7 +564,8 @@ async fn a_remediation_that_fails_is_told(cluster: &Cluster) {
             condition(object, "Remediated").1 == "UninstallFailed"
         })
         .await;
-    let text = format!("Helm uninstall remediation for release {namespace}/api.v1 with chart app@1.0.0 failed: ");
+    let text =
+        format!("Helm uninstall remediation for release {namespace}/api.v1 with chart app@1.0.0 failed: ");
     assert!(condition(&object, "Remediated").2.starts_with(&text), "{}", condition(&object, "Remediated").2);
     assert_eq!(condition(&object, "Remediated").0, "False");
     assert!(event(cluster, &flux, "UninstallFailed").await.starts_with(&text));

@@ -243,7 +243,10 @@ async fn a_restart_and_an_interval_change_nothing(cluster: &Cluster) {
     flux.reconcile_as(&HELM_RELEASE, "web", "after").await;
     let after = handled(&flux, "web", "after").await;
     let writes = recorder.writes();
-    let status = format!("PATCH /apis/helm.toolkit.fluxcd.io/v2/namespaces/{}/helmreleases/web/status", flux.namespace.name());
+    let status = format!(
+        "PATCH /apis/helm.toolkit.fluxcd.io/v2/namespaces/{}/helmreleases/web/status",
+        flux.namespace.name()
+    );
     assert_eq!(writes, [status], "only that it was asked is written, and nothing is told");
     assert_eq!(after["status"]["history"], before["status"]["history"]);
     assert_eq!(ready(&after), ready(&before));
@@ -392,8 +395,10 @@ async fn a_failed_upgrade_is_rolled_back(cluster: &Cluster) {
     let _workloads = cluster.simulate_workloads().await.unwrap();
     publish(&flux, "app", &chart_with_workload("1.0.0")).await;
     let with = |pod: &str, value: &str| {
-        spec(json!({ "timeout": "3s", "values": { "pod": pod, "value": value }, "rollback": { "recreate": true },
-            "upgrade": { "remediation": { "retries": 0, "remediateLastFailure": true } } }))
+        spec(
+            json!({ "timeout": "3s", "values": { "pod": pod, "value": value }, "rollback": { "recreate": true },
+            "upgrade": { "remediation": { "retries": 0, "remediateLastFailure": true } } }),
+        )
     };
     flux.apply(&HELM_RELEASE, "web", with("ready", "good")).await;
     released(&flux, "web", 1).await;

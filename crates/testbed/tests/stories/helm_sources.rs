@@ -120,7 +120,8 @@ async fn an_external_artifact_is_released_where_its_gate_is_on(cluster: &Cluster
     assert_eq!(object["status"]["observedGeneration"], 1);
     assert_eq!(event(cluster, &flux, "AccessDenied").await, denied);
     flux.stop().await;
-    let gated = |options: &mut flux_controllers::manager::ManagerOptions| options.helm.external_artifact = true;
+    let gated =
+        |options: &mut flux_controllers::manager::ManagerOptions| options.helm.external_artifact = true;
     let flux = Flux::start_with(cluster, &[Controller::Helm], gated).await;
     let namespace = flux.namespace.name().to_owned();
     flux.apply(&EXTERNAL_ARTIFACT, "app", json!({})).await;
@@ -147,11 +148,11 @@ async fn other_namespaces_are_refused_where_forbidden(cluster: &Cluster) {
     let closed =
         |options: &mut flux_controllers::manager::ManagerOptions| options.helm.no_cross_namespace_refs = true;
     let flux = Flux::start_with(cluster, &[Controller::Helm], closed).await;
-    let by_reference =
-        json!({ "interval": "1h", "chartRef": { "kind": "HelmChart", "name": "app", "namespace": "elsewhere" } });
+    let by_reference = json!({ "interval": "1h", "chartRef": { "kind": "HelmChart", "name": "app", "namespace": "elsewhere" } });
     flux.apply(&HELM_RELEASE, "reference", by_reference).await;
     let source = json!({ "kind": "HelmRepository", "name": "charts", "namespace": "elsewhere" });
-    let by_template = json!({ "interval": "1h", "chart": { "spec": { "chart": "app", "sourceRef": source } } });
+    let by_template =
+        json!({ "interval": "1h", "chart": { "spec": { "chart": "app", "sourceRef": source } } });
     flux.apply(&HELM_RELEASE, "template", by_template).await;
     let own = format!("{}-template", flux.namespace.name());
     for (name, key) in [("reference", "elsewhere/app".to_owned()), ("template", format!("elsewhere/{own}"))] {
@@ -197,7 +198,8 @@ async fn a_release_waits_for_its_source_and_says_what_is_wrong_with_it(cluster: 
     repository.add(&chart("0.9.0")).unwrap();
     point_to(&chart("0.9.0").file_name(), "0.9.1").await;
     let text = "Could not load chart: failed to verify artifact: computed digest doesn't match";
-    flux.until(&HELM_RELEASE, "web", "refuses another file", |object| ready(object).2.starts_with(text)).await;
+    flux.until(&HELM_RELEASE, "web", "refuses another file", |object| ready(object).2.starts_with(text))
+        .await;
     let told = event(cluster, &flux, "ArtifactFailed").await;
     assert!(told.contains("computed digest doesn't match"), "{told}");
     // A chart of an API that Helm does not install.
@@ -219,14 +221,20 @@ async fn a_release_waits_for_its_source_and_says_what_is_wrong_with_it(cluster: 
 async fn a_helm_chart_of_its_own_follows_the_spec_and_stays_when_suspended(cluster: &Cluster) {
     let flux = start(cluster).await;
     let namespace = flux.namespace.name().to_owned();
-    let with = |version: &str, suspend: bool| {
+    let of = |kind: &str, version: &str, suspend: bool| {
         json!({ "interval": "1h", "suspend": suspend, "chart": {
             "metadata": { "labels": { "sharding.fluxcd.io/shard": "one" }, "annotations": { "note": "n" } },
             "spec": { "chart": "app", "version": version, "interval": "7m", "reconcileStrategy": "Revision",
                 "valuesFiles": ["a.yaml"], "ignoreMissingValuesFiles": true,
                 "verify": { "provider": "cosign", "secretRef": { "name": "key" } },
-                "sourceRef": { "kind": "GitRepository", "name": "fleet" } } } })
+                "sourceRef": { "kind": kind, "name": "fleet" } } } })
     };
+    let with = |version: &str, suspend: bool| of("HelmRepository", version, suspend);
+    // What the API server does not take is said where it was asked for.
+    flux.apply(&HELM_RELEASE, "web", of("GitRepository", "1.x", false)).await;
+    let object = flux.not_ready(&HELM_RELEASE, "web", "HelmChartSyncErr").await;
+    assert!(ready(&object).2.starts_with("failed to run server-side apply: "), "{}", ready(&object).2);
+    assert_eq!(event(cluster, &flux, "HelmChartSyncErr").await, ready(&object).2);
     flux.apply(&HELM_RELEASE, "web", with("1.x", false)).await;
     flux.not_ready(&HELM_RELEASE, "web", "SourceNotReady").await;
     let (charts, name) = (flux.api(&HELM_CHART), format!("{namespace}-web"));
@@ -236,14 +244,17 @@ async fn a_helm_chart_of_its_own_follows_the_spec_and_stays_when_suspended(clust
         json!({ "chart": "app", "version": "1.x", "interval": "7m0s", "reconcileStrategy": "Revision",
             "valuesFiles": ["a.yaml"], "ignoreMissingValuesFiles": true,
             "verify": { "provider": "cosign", "secretRef": { "name": "key" } },
-            "sourceRef": { "kind": "GitRepository", "name": "fleet" } })
+            "sourceRef": { "kind": "HelmRepository", "name": "fleet" } })
     );
     assert_eq!(made["metadata"]["labels"]["sharding.fluxcd.io/shard"], "one");
     assert_eq!(made["metadata"]["annotations"]["note"], "n");
     assert_eq!(made["metadata"]["managedFields"][0]["manager"], "helm-controller");
     assert_eq!(made["metadata"].get("ownerReferences"), None);
     let told = event(cluster, &flux, "HelmChartCreated").await;
-    assert_eq!(told, format!("Created HelmChart/{namespace}/{name} with SourceRef 'GitRepository/{namespace}/fleet'"));
+    assert_eq!(
+        told,
+        format!("Created HelmChart/{namespace}/{name} with SourceRef 'HelmRepository/{namespace}/fleet'")
+    );
     flux.apply(&HELM_RELEASE, "web", with("2.x", false)).await;
     let follows = |chart: &kube::api::DynamicObject| chart.data["spec"]["version"] == "2.x";
     cluster.await_condition(&charts, &name, "follows", follows).await.unwrap();

@@ -61,7 +61,8 @@ async fn a_record_in_helm_controllers_shape_is_taken_over_without_a_new_revision
     let record = helm::release::from_storage(&serde_json::to_value(&secret).unwrap()).unwrap();
     publish(&flux, "app", &chart("1.0.0")).await;
     flux.apply(&HELM_RELEASE, "web", spec(json!({ "values": { "value": "one" } }))).await;
-    let message = format!("Helm install succeeded for release {}/web.v1 with chart app@1.0.0", record.namespace);
+    let message =
+        format!("Helm install succeeded for release {}/web.v1 with chart app@1.0.0", record.namespace);
     let condition = |kind: &str| {
         json!({ "type": kind, "status": "True", "reason": "InstallSucceeded", "message": message,
             "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z" })
