@@ -71,7 +71,7 @@ impl Context {
             let key = ObjectKey::new(reference.namespace.as_deref().unwrap_or(own), &reference.name);
             let of = dependencies::kind(reference)?;
             let found = match &of {
-                Of::Watched(kind) => self.watched(*kind, &key).await?,
+                Of::Watched(kind) => self.watched(kind, &key).await?,
                 Of::Other { api_version, kind } => self.other(object, api_version, kind, &key).await?,
             };
             if let Some(expression) = &reference.ready_expr {
