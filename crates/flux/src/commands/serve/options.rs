@@ -583,7 +583,8 @@ mod tests {
     #[test]
     fn helm_controller_has_upstreams_defaults() {
         let options = of("serve --controllers=helm");
-        assert_eq!((options.tuned[&Controller::Helm].concurrent, options.http_retry), (4, 9));
+        let tuned = &options.tuned[&Controller::Helm];
+        assert_eq!((tuned.concurrent, tuned.http_retry), (4, 9));
         let helm = options.helm;
         assert_eq!(helm.requeue_dependency, Duration::from_secs(30));
         assert_eq!(helm.http_timeout, Duration::from_secs(30));
