@@ -590,7 +590,7 @@ mod tests {
         assert_eq!(helm.http_timeout, Duration::from_secs(30));
         assert_eq!(helm.snapshot_digest_algo.to_string(), "sha256");
         assert_eq!((helm.identity.default_service_account, helm.override_managers.len()), (None, 0));
-        let tuned = of("serve --controllers=helm --http-timeout=5s --requeue-dependency=7s --default-service-account=robot --default-kubeconfig-service-account=far --no-cross-namespace-refs").helm;
+        let tuned = of("serve --controllers=helm --http-timeout=5s --requeue-dependency=7s --default-service-account=robot --default-kubeconfig-service-account=far --feature-gates=ObjectLevelWorkloadIdentity=true --no-cross-namespace-refs").helm;
         assert_eq!(
             (tuned.http_timeout, tuned.requeue_dependency),
             (Duration::from_secs(5), Duration::from_secs(7))
