@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use testbed::Cluster;
 use testbed::chart_repository::ChartRepository;
-use testbed::reference::Controller;
+use testbed::reference::{Controller, Tool};
 use testbed::upstream::Upstream;
 
 use crate::flux::ready;
