@@ -181,6 +181,20 @@ async fn a_keyless_signature_counts_for_the_identity_in_it() {
     }
 }
 
+#[tokio::test]
+async fn a_bundle_may_say_that_it_holds_no_timestamps() {
+    let sigstore = Sigstore::new().unwrap();
+    for nothing in
+        [json!(null), json!({}), json!({ "rfc3161Timestamps": null }), json!({ "rfc3161Timestamps": [] })]
+    {
+        let place = place().await;
+        let mut bundle = sigstore.bundle(place.digest.as_str(), Flaw::None).unwrap();
+        bundle["verificationMaterial"]["timestampVerificationData"] = nothing;
+        put_bundle(&place, &bundle).await;
+        cosign::verify(&place.registry, &place.digest, &keyless(&sigstore, ISSUER, "dev")).await.unwrap();
+    }
+}
+
 async fn refusals(sigstore: &Sigstore, flaw: Flaw) -> [String; 3] {
     let mut refusals = [const { String::new() }; 3];
     for (place, refusal) in signed(sigstore, flaw).await.iter().zip(&mut refusals) {

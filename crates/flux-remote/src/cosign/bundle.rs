@@ -28,14 +28,14 @@ struct Material {
     x509_certificate_chain: Option<Chain>,
     #[serde(default)]
     tlog_entries: Vec<TlogEntry>,
-    #[serde(default)]
-    timestamp_verification_data: Timestamps,
+    timestamp_verification_data: Option<Timestamps>,
 }
 
-#[derive(Default, Deserialize)]
+/// Some clients write nothing where there are none, others write that.
+#[derive(Deserialize)]
 struct Timestamps {
-    #[serde(default, rename = "rfc3161Timestamps")]
-    signed: Vec<SignedTimestamp>,
+    #[serde(rename = "rfc3161Timestamps")]
+    signed: Option<Vec<SignedTimestamp>>,
 }
 
 #[derive(Deserialize)]
@@ -167,7 +167,8 @@ impl Bundle {
                     .or_else(|| chain.and_then(|chain| chain.certificates.first()));
                 let leaf = decode(&leaf.ok_or("a bundle without certificate")?.raw_bytes, "certificate")?;
                 let entries = material.tlog_entries.iter().map(TlogEntry::read).collect::<Result<_, _>>()?;
-                let stamps = material.timestamp_verification_data.signed.iter();
+                let stamps =
+                    material.timestamp_verification_data.iter().flat_map(|data| data.signed.iter().flatten());
                 let timestamps = stamps.map(|stamp| decode(&stamp.signed_timestamp, "timestamp"));
                 let evidence = Evidence { leaf, entries, timestamps: timestamps.collect::<Result<_, _>>()? };
                 let signed = Signed { message: &message, signature: &signature, payload: &payload };

@@ -239,3 +239,49 @@ fn check_purpose(leaf: &X509Certificate<'_>) -> Result<(), String> {
         Err("the timestamp's certificate is not for timestamps".to_owned())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use serde_json::json;
+
+    const ROOT: &str = include_str!("../../tests/timestamp/root.pem");
+    const STAMPER: &str = include_str!("../../tests/timestamp/stamper.pem");
+    const STAMPED: &[u8] = include_bytes!("../../tests/timestamp/stamped");
+
+    /// A trust root whose authority for timestamps is this chain.
+    fn root(chain: &[&str]) -> TrustRoot {
+        let chain: Vec<_> = chain
+            .iter()
+            .map(|pem| {
+                let (_, block) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).unwrap();
+                json!({ "rawBytes": STANDARD.encode(block.contents) })
+            })
+            .collect();
+        let mut file = testbed::sigstore::Sigstore::new().unwrap().trusted_root();
+        file["timestampAuthorities"] = json!([{ "certChain": { "certificates": chain } }]);
+        TrustRoot::from_json(file.to_string().as_bytes()).unwrap()
+    }
+
+    /// `openssl ts` made these, with keys made for it; one brings its certificates along.
+    #[test]
+    fn timestamps_of_openssl_are_verified() {
+        let (bare, full) = (
+            include_bytes!("../../tests/timestamp/bare.tsr"),
+            include_bytes!("../../tests/timestamp/cert.tsr"),
+        );
+        for response in [&bare[..], full] {
+            let time = verify(response, STAMPED, &root(&[STAMPER, ROOT])).unwrap();
+            assert_eq!(time.strftime("%Y-%m").to_string(), "2026-11");
+            let problem = verify(response, b"another", &root(&[STAMPER, ROOT])).unwrap_err();
+            assert!(problem.contains("for another signature"), "{problem}");
+            // Without an authority above it a certificate is nobody's.
+            assert!(verify(response, STAMPED, &root(&[STAMPER])).is_err());
+        }
+        // Where the root names the authority only, the certificate has to come along.
+        assert!(verify(full, STAMPED, &root(&[ROOT])).is_ok());
+        assert!(verify(bare, STAMPED, &root(&[ROOT])).is_err());
+    }
+}
