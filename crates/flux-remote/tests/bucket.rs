@@ -60,6 +60,7 @@ async fn check(store: &Store) {
     let all = index(store, "").await.unwrap();
     assert_eq!(keys(&all), OBJECTS.map(|(key, _)| key));
     assert_eq!(keys(&index(store, "apps/").await.unwrap()).len(), 3);
+    assert_eq!(keys(&index(store, "apps/a b+").await.unwrap()), ["apps/a b+c.yaml"]);
     for ((key, etag), (_, content)) in all.iter().zip(OBJECTS) {
         let object = store.get("fleet", key, 10).await.unwrap().unwrap();
         assert_eq!((object.etag.as_str(), object.bytes.as_slice()), (etag, content.as_bytes()), "{key}");

@@ -228,6 +228,42 @@ async fn an_envelope_may_be_json_or_binary() {
     }
 }
 
+/// Envelopes that the Notary Project's own library (notation-core-go 1.3) made, with keys made for it: RSA in JSON, a curve of
+/// 384 bits in COSE.
+#[tokio::test]
+async fn envelopes_of_the_notary_project_are_verified() {
+    let (json_envelope, binary): (&[u8], &[u8]) =
+        (include_bytes!("notation/jws.json"), include_bytes!("notation/cose.bin"));
+    let authority = include_bytes!("notation/authority.crt");
+    for (envelope, media_type) in [(json_envelope, ENVELOPE), (binary, BINARY_ENVELOPE)] {
+        let verify = async |envelope: &[u8], policy: Value| {
+            let place = recorded_image().await;
+            place.attach(envelope, media_type).await;
+            let trust = Trust::new(Notary::policy(policy).to_string().as_bytes(), &[authority])?;
+            notation::verify(&place.registry, &place.digest, &trust, Timestamp::now()).await
+        };
+        assert_eq!(verify(envelope, json!({})).await.unwrap(), Verdict::Verified, "{media_type}");
+        let other = json!({ "trustedIdentities": ["x509.subject: C=US, ST=WA, O=Other"] });
+        assert!(verify(envelope, other).await.is_err());
+        // The signature is at the end.
+        let mut changed = envelope.to_vec();
+        let last = changed.len() - 10;
+        changed[last] ^= 1;
+        assert!(verify(&changed, json!({})).await.is_err());
+    }
+}
+
+/// A registry with the image that those envelopes are about.
+async fn recorded_image() -> Place {
+    let place = place().await;
+    let image = include_bytes!("cosign/image.json");
+    for bytes in [&b"{}"[..], b"signed content\n"] {
+        blob(&place.registry, "application/octet-stream", bytes).await;
+    }
+    let digest = place.registry.put_manifest("signed", MANIFEST, image.to_vec()).await.unwrap();
+    Place { digest, size: image.len(), ..place }
+}
+
 /// Registries without the referrers API keep the list under a tag.
 #[tokio::test]
 async fn signatures_are_found_under_a_tag() {

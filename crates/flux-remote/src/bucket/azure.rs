@@ -116,6 +116,9 @@ impl Azure {
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
+        // To Azure a plus is a plus.
+        let spaced = url.query().map(|query| query.replace('+', "%20"));
+        url.set_query(spaced.as_deref());
         Ok(url)
     }
 
@@ -341,6 +344,8 @@ mod tests {
             url.as_str(),
             "https://a.blob.core.windows.net/fleet/a%20b/c?sv=2022&sig=a%2Fb%3D&x=1&comp=list"
         );
+        let url = store.url("fleet", "", &[("prefix", "a b+c")]).unwrap();
+        assert!(url.as_str().ends_with("&prefix=a%20b%2Bc"), "{url}");
         let told = store.refused(
             StatusCode::FORBIDDEN,
             "<Error><Code>AuthenticationFailed</Code><Message>not a/b= nor a%2Fb%3D\nRequestId:1</Message></Error>",

@@ -73,6 +73,21 @@ mod tests {
         );
     }
 
+    /// What Azure's own client for Go (azblob 1.6.4) wrote for a list.
+    #[test]
+    fn a_list_is_signed_as_azures_own_client_signs_it() {
+        let key = SharedKey::new("fleet", "c2VjcmV0IGtleSBvZiB0aGUgYWNjb3VudA==").unwrap();
+        let url = Url::parse(
+            "https://fleet.blob.core.windows.net/manifests?comp=list&prefix=apps%2Fa%20b%2B%C3%A9&restype=container",
+        )
+        .unwrap();
+        let headers = [("x-ms-date", "Mon, 16 Nov 2026 04:14:40 GMT"), ("x-ms-version", "2026-02-06")];
+        assert_eq!(
+            key.authorization(&url, &headers),
+            "SharedKey fleet:HMYeIa1/+D4xGa93L6fhvxRtTXfEUxiIH59M8vld4pI="
+        );
+    }
+
     #[test]
     fn a_key_that_is_no_base64_is_none() {
         assert!(SharedKey::new("a", "not base64!").is_none() && SharedKey::new("a", "").is_none());

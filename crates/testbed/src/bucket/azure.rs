@@ -21,7 +21,7 @@ use serde_json::json;
 use sha2::Sha256;
 
 use super::list::escape;
-use crate::http_server::{HttpServer, Security, decode, parameters};
+use crate::http_server::{HttpServer, Security, decode, parameters as form_parameters};
 
 const PAGE: usize = 2;
 const FORM_LIMIT: usize = 1 << 20;
@@ -108,7 +108,7 @@ async fn answer(State(site): State<Arc<Site>>, request: Request<Body>) -> Respon
     }
     let body = axum::body::to_bytes(body, FORM_LIMIT).await.unwrap_or_default();
     let body = String::from_utf8_lossy(&body).into_owned();
-    let form = parameters(&body);
+    let form = form_parameters(&body);
     lock(&site.asked).push((parts.uri.to_string(), body.clone()));
     let field = |name: &str| form.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
     let token = match (machine, field("client_secret"), field("client_assertion")) {
@@ -217,6 +217,15 @@ fn header<'a>(parts: &'a Parts, name: &str) -> &'a str {
 
 fn value<'a>(query: &'a [(String, String)], name: &str) -> &'a str {
     query.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value.as_str())
+}
+
+/// The parameters of a query; unlike in a form, a plus is a plus.
+fn parameters(query: &str) -> Vec<(String, String)> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .map(|(name, value)| (decode(name), decode(value)))
+        .collect()
 }
 
 /// The marker of a page is the last key of the one before.
