@@ -8,7 +8,7 @@ use std::time::Duration;
 use flux_api::kinds::{GIT_REPOSITORY, KUSTOMIZATION};
 use kube::api::DynamicObject;
 use regex::Regex;
-use serde_json::json;
+use serde_json::{Value, json};
 use testbed::Cluster;
 use testbed::git_server::GitServer;
 use testbed::reference::{self, Controller, Tool};
@@ -75,10 +75,12 @@ async fn the_command_says_the_same_as_the_real_one_of_upstreams_controllers() {
         });
         apply(&cluster, &KUSTOMIZATION, name, spec).await;
     }
-    for (name, status) in [("apps", "True"), ("broken", "False")] {
+    for (name, message) in [("apps", "Applied revision"), ("broken", "path not found")] {
         let judged = |object: &DynamicObject| {
-            let revision = object.data.pointer("/status/lastAttemptedRevision");
-            testbed::cluster::has_condition(object, "Ready", status) && revision.is_some()
+            let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
+            conditions.into_iter().flatten().any(|one| {
+                one["type"] == "Ready" && one["message"].as_str().is_some_and(|said| said.contains(message))
+            })
         };
         let limit = Duration::from_secs(90);
         let api = api(&cluster, &KUSTOMIZATION);

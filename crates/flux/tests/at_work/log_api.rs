@@ -4,9 +4,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
+use http::header::{CONTENT_TYPE, HeaderName};
 use http::{StatusCode, Uri};
 use serde_json::json;
 use testbed::http_server::{HttpServer, Security};
+
+type Answer = (StatusCode, [(HeaderName, &'static str); 1], String);
+
+const JSON: [(HeaderName, &str); 1] = [(CONTENT_TYPE, "application/json")];
 
 /// Serves one Deployment, one Pod and its log.
 pub fn log_api(log: String) -> HttpServer {
@@ -14,7 +19,7 @@ pub fn log_api(log: String) -> HttpServer {
     HttpServer::start(router, Security::Plain).unwrap()
 }
 
-async fn logs(State(log): State<Arc<String>>, uri: Uri) -> (StatusCode, String) {
+async fn logs(State(log): State<Arc<String>>, uri: Uri) -> Answer {
     let place = json!({"name": "ctl", "namespace": "flux-system"});
     let template =
         json!({"metadata": {"labels": {"app": "ctl"}}, "spec": {"containers": [{"name": "manager"}]}});
@@ -26,8 +31,8 @@ async fn logs(State(log): State<Arc<String>>, uri: Uri) -> (StatusCode, String) 
             "metadata": {"name": "ctl-0", "namespace": "flux-system"},
             "spec": {"containers": [{"name": "manager"}]}, "status": {"phase": "Running"}}]})
         .to_string(),
-        "log" => log.as_str().to_owned(),
-        _ => return (StatusCode::NOT_FOUND, "{}".to_owned()),
+        "log" => return (StatusCode::OK, [(CONTENT_TYPE, "text/plain")], log.as_str().to_owned()),
+        _ => return (StatusCode::NOT_FOUND, JSON, "{}".to_owned()),
     };
-    (StatusCode::OK, body)
+    (StatusCode::OK, JSON, body)
 }
