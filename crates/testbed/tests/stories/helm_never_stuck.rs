@@ -44,7 +44,7 @@ async fn a_stalled_release_is_tried_again_when_anything_it_is_made_of_changes(cl
         json!([{ "kustomize": { "patches": [{ "target": { "kind": "Deployment" }, "patch": patch.to_string() }] } }])
     };
     let with = |extra: Value| {
-        let mut with = spec(json!({ "timeout": "1s" }));
+        let mut with = spec(json!({ "timeout": "5s" }));
         with.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         with
     };
@@ -91,7 +91,7 @@ async fn a_rollback_finds_its_target_though_the_status_lost_it(cluster: &Cluster
     let _workloads = cluster.simulate_workloads().await.unwrap();
     publish(&flux, "app", &chart_with_workload("1.0.0")).await;
     let with = |pod: &str, last: bool| {
-        spec(json!({ "timeout": "1s", "values": { "pod": pod, "value": pod },
+        spec(json!({ "timeout": "5s", "values": { "pod": pod, "value": pod },
             "upgrade": { "remediation": { "retries": 0, "remediateLastFailure": last } } }))
     };
     flux.apply(&HELM_RELEASE, "web", with("ready", false)).await;

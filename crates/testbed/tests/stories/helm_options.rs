@@ -79,7 +79,7 @@ async fn hooks_are_left_out_where_disabled(cluster: &Cluster) {
     assert!(!has_map(cluster, &flux, "web-hook").await, "no hook ran");
     // The same with hooks, but for the rollback.
     let with = |pod: &str| {
-        spec(json!({ "timeout": "2s", "rollback": disabled, "values": { "pod": pod },
+        spec(json!({ "timeout": "5s", "rollback": disabled, "values": { "pod": pod },
             "upgrade": { "disableHooks": true, "remediation": { "retries": 0, "remediateLastFailure": true } } }))
     };
     flux.apply(&HELM_RELEASE, "api", with("ready")).await;
@@ -100,7 +100,7 @@ async fn nothing_is_waited_for_where_disabled(cluster: &Cluster) {
     let chart = chart_with_workload("1.0.0").file("templates/job.yaml", &work);
     publish(&flux, "app", &chart).await;
     let with = |options: Value, pod: &str| {
-        spec(json!({ "timeout": "2s", "install": options, "upgrade": options, "values": { "pod": pod } }))
+        spec(json!({ "timeout": "5s", "install": options, "upgrade": options, "values": { "pod": pod } }))
     };
     flux.apply(&HELM_RELEASE, "none", with(json!({ "disableWait": true }), "pending")).await;
     flux.apply(&HELM_RELEASE, "jobless", with(json!({ "disableWaitForJobs": true }), "ready")).await;
@@ -208,7 +208,7 @@ async fn a_failed_upgrade_cleans_up_where_asked(cluster: &Cluster) {
     );
     publish(&flux, "app", &chart_with_workload("1.0.0").file("templates/extra.yaml", &extra)).await;
     let with = |cleanup: bool, values: Value| {
-        spec(json!({ "timeout": "2s", "upgrade": { "cleanupOnFail": cleanup }, "values": values }))
+        spec(json!({ "timeout": "5s", "upgrade": { "cleanupOnFail": cleanup }, "values": values }))
     };
     for (name, cleanup) in [("tidy", true), ("messy", false)] {
         flux.apply(&HELM_RELEASE, name, with(cleanup, json!({}))).await;
@@ -333,7 +333,7 @@ async fn a_failed_release_is_uninstalled_where_asked(cluster: &Cluster) {
     // A failed upgrade starts from nothing where that is the strategy.
     let by_uninstall = json!({ "remediation": { "retries": 1, "strategy": "uninstall" } });
     let with =
-        |pod: &str| spec(json!({ "timeout": "2s", "upgrade": by_uninstall, "values": { "pod": pod } }));
+        |pod: &str| spec(json!({ "timeout": "5s", "upgrade": by_uninstall, "values": { "pod": pod } }));
     flux.apply(&HELM_RELEASE, "api", with("ready")).await;
     released(&flux, "api", 1).await;
     flux.apply(&HELM_RELEASE, "api", with("pending")).await;
@@ -550,7 +550,7 @@ async fn custom_resources_are_waited_for_by_strategy_and_expression(cluster: &Cl
     );
     publish(&flux, "app", &chart("1.0.0").file("templates/widget.yaml", &widget)).await;
     let with = |extra: Value| {
-        let mut spec = spec(json!({ "timeout": "1s" }));
+        let mut spec = spec(json!({ "timeout": "3s" }));
         spec.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         spec
     };
