@@ -220,7 +220,11 @@ impl HelmReleases {
         if !condition::is(&run.status.conditions, STALLED, ConditionStatus::True) {
             run.set(RECONCILING, ConditionStatus::True, "Progressing", "Fulfilling prerequisites");
         }
-        self.ctx.check_dependencies(run.object).await?;
+        let dependencies = self.ctx.check_dependencies(run.object).await;
+        if !matches!(dependencies, Err(Unmet::DependencyCycle(_))) {
+            run.clear_cycle();
+        }
+        dependencies?;
         run.clear_ready(&["DependencyNotReady"]);
         let loaded = worker.outside(self.ctx.chart(run.object)).await?;
         run.clear_ready(&["AccessDenied", "ArtifactFailed", "SourceNotReady", "ChartMutateError"]);
@@ -575,7 +579,7 @@ impl HelmReleases {
                 run.status.observed_generation = run.object.generation();
                 return Next::OnChange;
             }
-            Unmet::AccessDenied(_) => {
+            Unmet::AccessDenied(_) | Unmet::DependencyCycle(_) => {
                 event(Severity::Error, &message);
                 condition::delete(&mut run.status.conditions, RECONCILING);
                 run.set(READY, ConditionStatus::False, reason, message.clone());

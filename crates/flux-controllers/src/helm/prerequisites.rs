@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use flux_api::Object;
 use flux_api::helm::{ChartReferenceKind, HelmRelease};
-use flux_api::kinds::Kind;
+use flux_api::kinds::{HELM_RELEASE, Kind};
 use flux_api::meta::{ConfigKind, ValuesReference};
 use flux_apply::ObjectId;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -18,7 +18,10 @@ use super::dependencies::{self, Of};
 use super::source::{self, SourceKey};
 use super::values::Referenced;
 use super::{Context, Loaded};
-use crate::reconcile::{ObjectKey, resource};
+use crate::reconcile::{ObjectKey, circle, resource};
+
+/// The reason of those who wait for each other.
+pub(super) const DEPENDENCY_CYCLE: &str = "DependencyCycle";
 
 /// Why a release cannot be worked on yet.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +30,8 @@ pub enum Unmet {
     Expression(String),
     #[error("{0}")]
     Dependency(String),
+    #[error("dependencies go round in a circle: {0}; remove one of these dependencies")]
+    DependencyCycle(String),
     #[error("{0}")]
     AccessDenied(String),
     #[error("could not get Source object: {0}")]
@@ -52,6 +57,7 @@ impl Unmet {
         match self {
             Unmet::Expression(_) => "InvalidCELExpression",
             Unmet::Dependency(_) => "DependencyNotReady",
+            Unmet::DependencyCycle(_) => DEPENDENCY_CYCLE,
             Unmet::AccessDenied(_) => "AccessDenied",
             Unmet::SourceMissing(_) | Unmet::ArtifactGone(_) | Unmet::Artifact(_) => "ArtifactFailed",
             Unmet::SourceNotReady(_) => "SourceNotReady",
@@ -67,6 +73,12 @@ impl Context {
     /// The first dependency that is not there yet.
     pub(super) async fn check_dependencies(&self, object: &HelmRelease) -> Result<(), Unmet> {
         let own = Object::namespace(object);
+        let itself = ObjectKey::new(own, object.name());
+        if !self.options.upstream_only
+            && let Some(circle) = circle::of(&self.cache, &HELM_RELEASE, &itself)
+        {
+            return Err(Unmet::DependencyCycle(circle));
+        }
         for reference in &object.spec.depends_on {
             let key = ObjectKey::new(reference.namespace.as_deref().unwrap_or(own), &reference.name);
             let of = dependencies::kind(reference)?;

@@ -13,6 +13,7 @@ use flux_api::names::EventMetadata;
 use kube::api::DynamicObject;
 
 use super::policy::Policy;
+use super::prerequisites::DEPENDENCY_CYCLE;
 use super::{digest, snapshot};
 use crate::reconcile::events::Happening;
 use crate::reconcile::{Conditions, Events, Severity};
@@ -45,6 +46,16 @@ impl Run<'_> {
             .is_some_and(|ready| reasons.contains(&ready.reason.as_str()));
         if stale {
             self.set(READY, ConditionStatus::Unknown, "Progressing", "reconciliation in progress");
+        }
+    }
+
+    /// Somebody else may have broken the circle, which changes nothing of this object.
+    pub fn clear_cycle(&mut self) {
+        let was_in_one = condition::find(&self.status.conditions, STALLED)
+            .is_some_and(|stalled| stalled.reason == DEPENDENCY_CYCLE);
+        if was_in_one {
+            condition::delete(&mut self.status.conditions, STALLED);
+            self.clear_ready(&[DEPENDENCY_CYCLE]);
         }
     }
 

@@ -10,6 +10,7 @@ use flux_api::meta::ConfigKind;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
+use super::prerequisites::DEPENDENCY_CYCLE;
 use super::report::KIND;
 use super::source::SourceKey;
 use crate::reconcile::cache::Watched;
@@ -167,7 +168,8 @@ fn ready_status(object: &DynamicObject) -> Option<Value> {
 
 fn waits_for_dependency(raw: &DynamicObject) -> bool {
     decode::<HelmRelease>(raw).is_ok_and(|object| {
-        condition::find(object.conditions(), READY).is_none_or(|ready| ready.reason == "DependencyNotReady")
+        condition::find(object.conditions(), READY)
+            .is_none_or(|ready| matches!(ready.reason.as_str(), "DependencyNotReady" | DEPENDENCY_CYCLE))
     })
 }
 

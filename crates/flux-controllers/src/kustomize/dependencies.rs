@@ -1,6 +1,5 @@
 //! What a Kustomization waits for before it starts: objects that must be ready, and no circle among them.
 
-use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
 use flux_api::Object;
@@ -22,10 +21,7 @@ use super::identity;
 use super::kustomization::short;
 use super::observe::SourceKey;
 use super::run::{KIND, Run};
-use crate::reconcile::{Cache, ObjectKey, decode, resource};
-
-/// Circles longer than this are not looked for.
-const LONGEST_PATH: usize = 1000;
+use crate::reconcile::{ObjectKey, circle, decode, resource};
 
 /// Why a dependency holds its dependents up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -66,7 +62,7 @@ async fn look(run: &Run<'_>, revision: &Revision) -> Result<(), Failure> {
         expressions.push(dependency.ready_expr.as_deref().map(|text| compile(dependency, text)).transpose()?);
     }
     if !run.ctx.options.upstream_only
-        && let Some(circle) = circle(&run.ctx.cache, own)
+        && let Some(circle) = circle::of(&run.ctx.cache, KIND, &ObjectKey::of(run.raw))
     {
         return Err(Failure::DependencyCycle(circle));
     }
@@ -253,62 +249,6 @@ fn judge_dependency(
 fn condition_status<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     let conditions = object.pointer("/status/conditions")?.as_array()?;
     conditions.iter().find(|one| one["type"] == name)?.get("status")?.as_str()
-}
-
-/// A kind that may have dependencies of its own, and an object of it.
-type Node = (&'static str, ObjectKey);
-
-/// The way from an object through its dependencies back to itself, as people read it; `None` when there is none.
-fn circle(cache: &Cache, own: &Kustomization) -> Option<String> {
-    let start: Node = (KIND.kind, ObjectKey::new(Object::namespace(own), own.name()));
-    let mut visited = BTreeSet::new();
-    // Depth first, with the path that led to each node.
-    let mut open: Vec<Vec<Node>> = vec![vec![start.clone()]];
-    while let Some(path) = open.pop() {
-        let last = path.last()?.clone();
-        if path.len() > LONGEST_PATH {
-            continue;
-        }
-        for next in dependencies_of(cache, &last) {
-            if next == start {
-                return Some(shown(&path, &start));
-            }
-            if visited.insert(next.clone()) {
-                let mut path = path.clone();
-                path.push(next);
-                open.push(path);
-            }
-        }
-    }
-    None
-}
-
-fn dependencies_of(cache: &Cache, node: &Node) -> Vec<Node> {
-    let kind = if node.0 == KIND.kind { KIND } else { &kinds::HELM_RELEASE };
-    let Some(object) = cache.get(kind, &node.1) else { return Vec::new() };
-    let list = object.data.pointer("/spec/dependsOn").and_then(Value::as_array);
-    list.into_iter()
-        .flatten()
-        .filter_map(|entry| {
-            let text = |key: &str| entry.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-            let kind = match text("kind") {
-                None => node.0,
-                Some("Kustomization") => KIND.kind,
-                Some("HelmRelease") => kinds::HELM_RELEASE.kind,
-                Some(_) => return None,
-            };
-            Some((kind, ObjectKey::new(text("namespace").unwrap_or(&node.1.namespace), text("name")?)))
-        })
-        .collect()
-}
-
-fn shown(path: &[Node], start: &Node) -> String {
-    let one = |(kind, key): &Node| {
-        let name = if key.namespace == start.1.namespace { key.name.clone() } else { key.to_string() };
-        if *kind == KIND.kind { name } else { format!("{kind} {name}") }
-    };
-    let names: Vec<String> = path.iter().chain([start]).map(one).collect();
-    names.join(" → ")
 }
 
 /// What dependents look at: ready or not, at which revision, of which generation.

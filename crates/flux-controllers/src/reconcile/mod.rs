@@ -4,6 +4,7 @@
 //! Waiting happens outside of the worker's permit ([`Worker::outside`]), so what waits costs nobody a turn.
 
 pub mod cache;
+pub mod circle;
 pub mod conditions;
 pub mod election;
 pub mod events;

@@ -33,6 +33,7 @@ crate::stories!(
     definitions_that_a_policy_leaves_behind_are_named,
     what_cannot_be_listed_is_told,
     dependencies_can_be_of_other_kinds,
+    releases_that_wait_for_each_other_are_named,
     an_expression_is_not_enough_where_the_gate_says_so,
     a_remediation_that_fails_is_told,
     tests_are_awaited_before_they_are_run,
@@ -513,6 +514,30 @@ async fn dependencies_can_be_of_other_kinds(cluster: &Cluster) {
     flux.apply(&HELM_RELEASE, "odd", needs(json!({ "kind": "ConfigMap", "name": "gate" }))).await;
     let object = stalled(&flux, "odd").await;
     assert!(ready(&object).2.contains("'ConfigMap/gate' needs an apiVersion"), "{}", ready(&object).2);
+}
+
+async fn releases_that_wait_for_each_other_are_named(cluster: &Cluster) {
+    let flux = start(cluster).await;
+    publish(&flux, "app", &chart("1.0.0")).await;
+    let on = |name: &str| spec(json!({ "dependsOn": [{ "name": name }] }));
+    flux.apply(&HELM_RELEASE, "free", spec(json!({}))).await;
+    for (name, dependency) in [("a", "b"), ("b", "c"), ("c", "a")] {
+        flux.apply(&HELM_RELEASE, name, on(dependency)).await;
+    }
+    for (name, circle) in [("a", "a → b → c → a"), ("b", "b → c → a → b"), ("c", "c → a → b → c")]
+    {
+        let object = flux.not_ready(&HELM_RELEASE, name, "DependencyCycle").await;
+        assert!(ready(&object).2.contains(circle), "{}", ready(&object).2);
+        assert_eq!(condition(&object, "Stalled").1, "DependencyCycle");
+    }
+    released(&flux, "free", 1).await;
+    flux.apply(&HELM_RELEASE, "c", spec(json!({ "dependsOn": [] }))).await;
+    let started = std::time::Instant::now();
+    for name in ["c", "b", "a"] {
+        let object = released(&flux, name, 1).await;
+        assert_eq!(condition(&object, "Stalled").0, "");
+    }
+    assert!(started.elapsed().as_secs() < 20, "they are woken: {:?}", started.elapsed());
 }
 
 async fn an_expression_is_not_enough_where_the_gate_says_so(cluster: &Cluster) {
