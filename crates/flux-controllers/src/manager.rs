@@ -542,7 +542,9 @@ impl Manager {
         }
         let under_way = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(self.stop_within, under_way).await.is_err() {
-            tracing::error!("what was under way did not end in time");
+            let running: Vec<String> =
+                self.queues.iter().flat_map(|queue| queue.running()).map(|key| key.to_string()).collect();
+            tracing::error!(objects = running.join(", "), "what was under way did not end in time");
             self.tasks.abort_all();
         }
         self.servers = Servers::default();

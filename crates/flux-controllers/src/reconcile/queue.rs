@@ -125,11 +125,11 @@ impl Queue {
     /// The next object to work on; `None` after [`Queue::close`].
     pub async fn next(&self) -> Option<Taken> {
         loop {
-            if self.closed.is_cancelled() {
-                return None;
-            }
             let due = {
                 let mut state = self.lock();
+                if self.closed.is_cancelled() {
+                    return None;
+                }
                 state.promote(Instant::now());
                 if let Some(taken) = state.take() {
                     if state.lanes.iter().any(|lane| !lane.turns.is_empty()) {
@@ -181,18 +181,24 @@ impl Queue {
 
     pub fn close(&self) {
         let state = self.lock();
+        // First, or a run that ends as soon as it hears of this is begun again, and hears of nothing any more.
+        self.closed.cancel();
         for slot in state.slots.values() {
             if let Some(running) = &slot.running {
                 running.cancel();
             }
         }
-        drop(state);
-        self.closed.cancel();
     }
 
     /// Ends when the queue was closed.
     pub async fn closed(&self) {
         self.closed.cancelled().await;
+    }
+
+    /// Objects that are worked on now.
+    pub fn running(&self) -> Vec<ObjectKey> {
+        let state = self.lock();
+        state.slots.iter().filter(|(_, slot)| slot.running.is_some()).map(|(key, _)| key.clone()).collect()
     }
 
     /// Objects that wait for a worker now (not those whose time has not come).
@@ -315,6 +321,9 @@ impl Lane {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     fn key(namespace: &str, name: &str) -> ObjectKey {
@@ -406,6 +415,34 @@ mod tests {
         assert_eq!(queue.figures(), figures);
         queue.done(&taken.key);
         assert_eq!(queue.figures().running, 0);
+    }
+
+    /// Looks, when it is woken, whether the queue is closed.
+    struct Witness {
+        queue: Arc<Queue>,
+        saw_it_closed: AtomicBool,
+    }
+
+    impl std::task::Wake for Witness {
+        fn wake(self: Arc<Self>) {
+            self.saw_it_closed.store(self.queue.closed.is_cancelled(), Ordering::SeqCst);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_run_that_ends_because_the_queue_closes_is_not_begun_again() {
+        let queue = Arc::new(Queue::default());
+        queue.add(key("a", "one"), Cause::Change);
+        let taken = queue.next().await.unwrap();
+        let witness = Arc::new(Witness { queue: queue.clone(), saw_it_closed: AtomicBool::new(false) });
+        let waker = std::task::Waker::from(witness.clone());
+        let mut hears = std::pin::pin!(taken.preempted.cancelled());
+        assert!(hears.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+        queue.close();
+        assert!(witness.saw_it_closed.load(Ordering::SeqCst));
+        queue.add(taken.key.clone(), Cause::Change);
+        queue.done(&taken.key);
+        assert!(queue.next().await.is_none());
     }
 
     #[tokio::test]
