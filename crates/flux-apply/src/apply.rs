@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::authors::{self, ForeignField};
 use crate::changes::Changes;
 use crate::discovery::{self, Mapper};
-use crate::drift::has_drifted;
+use crate::drift::{self, has_drifted};
 use crate::fingerprint::{Fingerprint, Ours};
 use crate::health::{Status, judge};
 use crate::ignore::{self, IgnoreRules};
@@ -81,24 +81,47 @@ pub struct Options {
     pub migrate_api_version: bool,
     /// What need not be looked at again.
     pub verified: Verified,
+    /// Also what is verified is tried: somebody asked how things are.
+    pub try_all: bool,
     /// Nothing is written unless all of the set passes dry-run, as far as that can be known beforehand.
     pub all_or_nothing: bool,
 }
 
-type IsVerified = dyn Fn(&ObjectId, &Value) -> Option<Fingerprint> + Send + Sync;
+/// What is known of an object in the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    pub fingerprint: Fingerprint,
+    /// Of all that can drift.
+    pub content: u64,
+}
+
+impl Known {
+    fn of(object: &Value, ours: &Ours<'_>) -> Option<Self> {
+        let fingerprint = Fingerprint::of_value(object, ours)?;
+        Some(Self { fingerprint, content: drift::content(object) })
+    }
+
+    /// Whether this answer to a dry-run says that the object is the one that is known, and would stay as it is. The
+    /// version of an answer is that of the object which is there.
+    fn is_confirmed_by(&self, dry_run: &Value) -> bool {
+        let version = dry_run.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+        version.and_then(|version| version.parse().ok()) == Some(self.fingerprint.version)
+            && drift::content(dry_run) == self.content
+    }
+}
+
+type IsVerified = dyn Fn(&ObjectId, &Value) -> Option<Known> + Send + Sync;
 
 /// Tells of an object and its manifest whether the cluster is known to hold just that: then it is not even tried.
 #[derive(Clone, Default)]
 pub struct Verified(Option<Arc<IsVerified>>);
 
 impl Verified {
-    pub fn by(
-        is_verified: impl Fn(&ObjectId, &Value) -> Option<Fingerprint> + Send + Sync + 'static,
-    ) -> Self {
+    pub fn by(is_verified: impl Fn(&ObjectId, &Value) -> Option<Known> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(is_verified)))
     }
 
-    fn of(&self, id: &ObjectId, manifest: &Value) -> Option<Fingerprint> {
+    fn of(&self, id: &ObjectId, manifest: &Value) -> Option<Known> {
         self.0.as_ref()?(id, manifest)
     }
 }
@@ -121,6 +144,7 @@ impl Options {
             ignore: IgnoreRules::default(),
             migrate_api_version: false,
             verified: Verified::default(),
+            try_all: false,
             all_or_nothing: false,
         }
     }
@@ -157,14 +181,14 @@ pub struct Change {
     pub id: ObjectId,
     pub action: Action,
     /// What the object is like now; not for what was skipped or deleted.
-    pub fingerprint: Option<Fingerprint>,
+    pub known: Option<Known>,
     /// What was there before it was configured.
     pub found: Option<Found>,
 }
 
 impl Change {
     pub fn new(id: ObjectId, action: Action) -> Self {
-        Self { id, action, fingerprint: None, found: None }
+        Self { id, action, known: None, found: None }
     }
 }
 
@@ -344,7 +368,7 @@ enum Verdict {
     },
     /// Cannot be changed in place and may be recreated.
     Recreate,
-    Unchanged(Option<Fingerprint>),
+    Unchanged(Option<Known>),
     Skip,
 }
 
@@ -371,13 +395,13 @@ async fn apply_stage(
     let mut written = Vec::new();
     for (id, object, verdict) in examined {
         let Ok(verdict) = verdict else { continue };
-        let (action, fingerprint) =
+        let (action, known) =
             carry_out(cluster, &id, &object, &verdict, options).await.map_err(|error| vec![error])?;
         let found = match verdict {
             Verdict::Configure { found, .. } => Some(found),
             _ => None,
         };
-        changes.push(Change { id: id.clone(), action, fingerprint, found });
+        changes.push(Change { id: id.clone(), action, known, found });
         if matches!(action, Action::Created | Action::Configured) {
             written.push(id);
         }
@@ -415,8 +439,9 @@ async fn examine(
     if is_left_alone(object) {
         return Ok(Verdict::Skip);
     }
-    if let Some(fingerprint) = options.verified.of(id, object) {
-        return Ok(Verdict::Unchanged(Some(fingerprint)));
+    let known = options.verified.of(id, object);
+    if known.is_some() && !options.try_all {
+        return Ok(Verdict::Unchanged(known));
     }
     // The answer to a dry-run says whether the object exists, so what is new needs no look beforehand.
     let dry_run = write(cluster, id, object, options, true).await;
@@ -424,6 +449,12 @@ async fn examine(
         && result.pointer("/metadata/resourceVersion").is_none()
     {
         return Ok(Verdict::Create);
+    }
+    // The answer says as well whether it is still what is known of it, so that need not be read again.
+    if let (Some(known), Ok(result)) = (known, &dry_run)
+        && known.is_confirmed_by(result)
+    {
+        return Ok(Verdict::Unchanged(Some(known)));
     }
     let failed = |cause: Cause| refusal(id, "dry-run failed", &cause);
     let live = match (cluster.get(id).await, &dry_run) {
@@ -476,7 +507,7 @@ async fn judge_existing(
         has_drifted(&ignore::without(live, &ignored), &ignore::without(&dry_run, &ignored))
     };
     if patches.is_empty() && !drifted {
-        return Ok(Verdict::Unchanged(Fingerprint::of_value(live, &options.ours())));
+        return Ok(Verdict::Unchanged(Known::of(live, &options.ours())));
     }
     let payload =
         (!ignored.is_empty()).then(|| ignore::adopted(object, live, &dry_run, &ignored, &options.manager));
@@ -528,12 +559,12 @@ async fn carry_out(
     object: &Value,
     verdict: &Verdict,
     options: &Options,
-) -> Result<(Action, Option<Fingerprint>), String> {
+) -> Result<(Action, Option<Known>), String> {
     let failed = |cause: Cause| refusal(id, "apply failed", &cause);
-    let made = |action: Action, result: &Value| (action, Fingerprint::of_value(result, &options.ours()));
+    let made = |action: Action, result: &Value| (action, Known::of(result, &options.ours()));
     match verdict {
         Verdict::Skip => Ok((Action::Skipped, None)),
-        Verdict::Unchanged(fingerprint) => Ok((Action::Unchanged, *fingerprint)),
+        Verdict::Unchanged(known) => Ok((Action::Unchanged, *known)),
         Verdict::Create => {
             let result = write(cluster, id, object, options, false).await.map_err(failed)?;
             Ok(made(Action::Created, &result))

@@ -1,25 +1,32 @@
 //! Whether what is in the cluster differs from what an apply would make of it. Pure.
 
-use serde_json::Value;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde_json::{Value, json};
 
 /// Compares a live object with the result of a dry-run apply: labels, annotations, and everything outside of
 /// metadata and status.
 pub fn has_drifted(live: &Value, dry_run: &Value) -> bool {
-    let metadata = |object: &Value, field: &str| match object.pointer(&format!("/metadata/{field}")) {
+    without_bookkeeping(live) != without_bookkeeping(dry_run)
+}
+
+/// A short mark of all that a comparison looks at: objects with the same one have not drifted from each other.
+pub fn content(object: &Value) -> u64 {
+    let mut hash = DefaultHasher::new();
+    without_bookkeeping(object).to_string().hash(&mut hash);
+    hash.finish()
+}
+
+fn without_bookkeeping(object: &Value) -> Value {
+    let metadata = |field: &str| match object.pointer(&format!("/metadata/{field}")) {
         Some(Value::Object(map)) if map.is_empty() => Value::Null,
         Some(value) => value.clone(),
         None => Value::Null,
     };
-    if ["labels", "annotations"].iter().any(|field| metadata(live, field) != metadata(dry_run, field)) {
-        return true;
-    }
-    without_bookkeeping(live) != without_bookkeeping(dry_run)
-}
-
-fn without_bookkeeping(object: &Value) -> Value {
     let mut rest = object.clone();
     if let Some(fields) = rest.as_object_mut() {
-        fields.remove("metadata");
+        let told = json!({ "labels": metadata("labels"), "annotations": metadata("annotations") });
+        fields.insert("metadata".to_owned(), told);
         fields.remove("status");
     }
     if rest.get("kind").and_then(Value::as_str) == Some("HorizontalPodAutoscaler") {
@@ -53,6 +60,7 @@ mod tests {
         let live = json!({"kind": "X", "metadata": {"resourceVersion": "1", "labels": {"a": "b"}, "annotations": {}}, "spec": {"a": 1}, "status": {"x": 1}});
         let same = json!({"kind": "X", "metadata": {"resourceVersion": "2", "labels": {"a": "b"}}, "spec": {"a": 1}});
         assert!(!has_drifted(&live, &same));
+        assert_eq!(content(&live), content(&same));
     }
 
     #[test]
@@ -64,6 +72,7 @@ mod tests {
             json!({"kind": "X", "metadata": {"labels": {"a": "b"}}, "data": {"k": "w"}}),
         ] {
             assert!(has_drifted(&live, &other), "{other}");
+            assert_ne!(content(&live), content(&other), "{other}");
         }
     }
 

@@ -17,7 +17,7 @@ pub mod object;
 pub mod order;
 pub mod prune;
 
-pub use apply::{Action, Change, Cluster, Found, Options, Verified, apply, identities};
+pub use apply::{Action, Change, Cluster, Found, Known, Options, Verified, apply, identities};
 pub use discovery::KnownKinds;
 pub use fingerprint::Fingerprint;
 pub use ignore::IgnoreRules;

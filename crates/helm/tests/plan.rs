@@ -336,12 +336,16 @@ fn a_failed_upgrade_is_recorded_cleaned_up_and_can_be_rolled_back() {
     assert!(!cluster.live.contains_key(&key("Secret", "added")));
     assert_eq!(cluster.statuses()[1], (2, "failed", error));
     assert_eq!(cluster.statuses()[0].1, "deployed");
+    // What never worked does not look as if it had, after a rollback that fails, too.
+    rollback(&mut cluster, 1).unwrap_err();
+    let statuses: Vec<&str> = cluster.statuses().iter().map(|status| status.1).collect();
+    assert_eq!(statuses, ["deployed", "failed", "failed"]);
     cluster.broken = None;
     cluster.log.clear();
     rollback(&mut cluster, 1).unwrap();
     assert_eq!(cluster.log, ["apply ConfigMap/kept", "apply Service/s", "wait 2"]);
     let statuses = cluster.statuses();
-    assert_eq!(statuses[2], (3, "deployed", "Rollback to 1".to_owned()));
+    assert_eq!(statuses[3], (4, "deployed", "Rollback to 1".to_owned()));
     assert_eq!(statuses[0].1, "superseded");
     assert_eq!(cluster.history().last().unwrap().info.rollback_revision, 1);
 }

@@ -38,6 +38,7 @@ struct Shared {
 struct State {
     writes: Vec<String>,
     dry_runs: usize,
+    reads: usize,
     /// The write to break at has come.
     reached: bool,
     broken: bool,
@@ -107,6 +108,11 @@ impl Breaker {
         self.shared.state().dry_runs
     }
 
+    /// What was read, one by one.
+    pub fn reads(&self) -> usize {
+        self.shared.state().reads
+    }
+
     /// Waits until the write to break at has come.
     pub async fn reached(&self) {
         loop {
@@ -143,6 +149,7 @@ impl Shared {
         }
         if !is_write(request) {
             state.dry_runs += usize::from(request.method() == Method::PATCH);
+            state.reads += usize::from(request.method() == Method::GET);
             return Fate::Pass;
         }
         state.writes.push(format!("{} {path}", request.method()));

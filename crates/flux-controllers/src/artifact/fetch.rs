@@ -275,17 +275,21 @@ mod tests {
         .unwrap()
     }
 
-    async fn fetch(answers: Vec<(StatusCode, Vec<u8>)>, digest: &str) -> (Result<usize, Error>, usize) {
-        let (url, asked) = server(answers).await;
-        let root = tempfile::tempdir().unwrap();
+    fn storage(root: &std::path::Path) -> Arc<Storage> {
         let storage = Storage::new(super::super::StorageOptions {
-            root: root.path().to_owned(),
+            root: root.to_owned(),
             advertised: "localhost:9090".to_owned(),
             retention_age: Duration::from_secs(60),
             retention_records: 2,
             algorithm: Algorithm::Sha256,
         });
-        let mut fetcher = Fetcher::new(Arc::new(storage.unwrap()), 2);
+        Arc::new(storage.unwrap())
+    }
+
+    async fn fetch(answers: Vec<(StatusCode, Vec<u8>)>, digest: &str) -> (Result<usize, Error>, usize) {
+        let (url, asked) = server(answers).await;
+        let root = tempfile::tempdir().unwrap();
+        let mut fetcher = Fetcher::new(storage(root.path()), 2);
         fetcher.first_wait = Duration::from_millis(1);
         let tree = fetcher.tree(&artifact(url, digest)).await.map(|tree| tree.files().count());
         let asked = *asked.lock().unwrap();
@@ -319,14 +323,7 @@ mod tests {
         let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/a.tgz", silent.local_addr().unwrap());
         let root = tempfile::tempdir().unwrap();
-        let storage = Storage::new(super::super::StorageOptions {
-            root: root.path().to_owned(),
-            advertised: "localhost:9090".to_owned(),
-            retention_age: Duration::from_secs(60),
-            retention_records: 2,
-            algorithm: Algorithm::Sha256,
-        });
-        let fetcher = Fetcher::new(Arc::new(storage.unwrap()), 0).within(Duration::from_millis(50));
+        let fetcher = Fetcher::new(storage(root.path()), 0).within(Duration::from_millis(50));
         let artifact = artifact(url, &format!("sha256:{}", "0".repeat(64)));
         let found = fetcher.bytes(&artifact, 1 << 20).await;
         assert!(matches!(found, Err(Error::Download(_))), "{found:?}");

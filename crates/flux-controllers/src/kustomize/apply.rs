@@ -117,12 +117,11 @@ async fn apply_objects(
     let seed = run.raw.metadata.generation.unwrap_or_default().unsigned_abs();
     let manifests = Manifests::new(&objects, seed);
     // Whoever asks for a run wants to know how things are, and the watch may be a moment behind.
-    if run.worker.cause != Cause::Request {
-        let (known, owner) = (drift.clone(), key.clone());
-        options.verified = flux_apply::Verified::by(move |id, manifest| {
-            known.is_verified(&owner, id, drift::mark(manifest, seed))
-        });
-    }
+    options.try_all = run.worker.cause == Cause::Request;
+    let (known, owner) = (drift.clone(), key.clone());
+    options.verified = flux_apply::Verified::by(move |id, manifest| {
+        known.is_verified(&owner, id, drift::mark(manifest, seed))
+    });
     let applying = drift.applying(&key);
     let result = flux_apply::apply(cluster, objects, &options).await;
     if let Ok(changes) = &result {

@@ -64,8 +64,10 @@ pub fn rollback(
     steps.extend(history.all_deployed().map(|deployed| Step::Record(Record::Supersede(deployed.version))));
     steps.push(Step::Record(Record::Mark { status: Status::Deployed, description: None }));
     steps.push(Step::Record(Record::Update));
-    let failure =
-        failure::Policy { cleanup: options.cleanup_on_fail, refresh: None, supersede: Some(current.version) };
+    // Helm also marks a failed current revision as superseded. Then it looks as if it once had worked, and the next
+    // rollback would go to it.
+    let supersede = (current.info.status != Status::Failed).then_some(current.version);
+    let failure = failure::Policy { cleanup: options.cleanup_on_fail, refresh: None, supersede };
     Ok(Plan { operation: Operation::Rollback, release, steps, created, failure })
 }
 

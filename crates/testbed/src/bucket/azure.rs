@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 use axum::Router;
@@ -21,6 +21,7 @@ use serde_json::json;
 use sha2::Sha256;
 
 use super::list::escape;
+use super::{lock, value};
 use crate::http_server::{HttpServer, Security, decode, parameters as form_parameters};
 
 const PAGE: usize = 2;
@@ -93,10 +94,6 @@ impl AzureServer {
     pub fn asked(&self) -> Vec<(String, String)> {
         lock(&self.site.asked).clone()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn answer(State(site): State<Arc<Site>>, request: Request<Body>) -> Response {
@@ -213,10 +210,6 @@ fn shared_key(parts: &Parts, query: &[(String, String)], key: &str) -> String {
 
 fn header<'a>(parts: &'a Parts, name: &str) -> &'a str {
     parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
-}
-
-fn value<'a>(query: &'a [(String, String)], name: &str) -> &'a str {
-    query.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value.as_str())
 }
 
 /// The parameters of a query; unlike in a form, a plus is a plus.

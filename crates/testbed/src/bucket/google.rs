@@ -4,7 +4,7 @@
 //! which generation it is of.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 use axum::Router;
@@ -15,6 +15,7 @@ use http::request::Parts;
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
 
+use super::{lock, value};
 use crate::http_server::{HttpServer, Security, decode, parameters};
 
 const PAGE: usize = 2;
@@ -87,10 +88,6 @@ impl GoogleServer {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 async fn answer(State(site): State<Arc<Site>>, request: Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
@@ -137,10 +134,6 @@ impl Site {
             _ => refuse(StatusCode::NOT_FOUND, "Not Found", "notFound"),
         }
     }
-}
-
-fn value<'a>(query: &'a [(String, String)], name: &str) -> &'a str {
-    query.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value.as_str())
 }
 
 /// The token of a page is the last key of the one before.

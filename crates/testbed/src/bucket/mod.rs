@@ -89,6 +89,15 @@ impl BucketServer {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The parameter of this name; nothing where there is none.
+fn value<'a>(query: &'a [(String, String)], name: &str) -> &'a str {
+    query.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value.as_str())
+}
+
 async fn answer(State(site): State<Arc<Site>>, request: Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
     let Ok(body) = axum::body::to_bytes(body, BODY_LIMIT).await else {
@@ -104,7 +113,7 @@ async fn answer(State(site): State<Arc<Site>>, request: Request<Body>) -> Respon
 
 impl Site {
     fn buckets(&self) -> MutexGuard<'_, Buckets> {
-        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.buckets)
     }
 
     fn answer(&self, parts: &Parts, body: Bytes) -> Response {

@@ -8,7 +8,7 @@ use flux_controllers::manager::{Manager, ManagerOptions};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{Config, Event, watcher};
 use serde_json::{Value, json};
@@ -19,9 +19,6 @@ use testbed::trouble::{Breaker, Cut};
 
 use crate::flux::{Flux, condition, ready};
 use crate::helm_release::{chart, helm_task, publish, records, spec, start, value_of};
-
-/// What is cut at most: a rollback goes on writing while it is checked, the others end before.
-const MOST: usize = 16;
 
 // Only on the embedded server: dozens of restarts each, and what is cut is the client, not the server.
 
@@ -98,75 +95,87 @@ async fn in_order(cluster: &Cluster, flux: &Flux, name: &str, value: &str) {
     );
 }
 
-/// A release for every cut that may come.
-async fn install_all(flux: &Flux) {
-    let names: Vec<String> =
-        (1..=MOST).flat_map(|number| ["a", "b", "r"].map(|side| format!("w{number}{side}"))).collect();
-    for name in &names {
-        flux.apply(&HELM_RELEASE, name, with("one")).await;
-    }
-    for name in &names {
-        settled(flux, name, "one").await;
-    }
+/// What is done to a release, and how it must end.
+struct Operation<Prepare, Act, Check> {
+    name: &'static str,
+    prepare: Prepare,
+    act: Act,
+    check: Check,
 }
 
-/// Runs `act` cut off at every write before and after which a process can die, and refused at every one; `points` says how many there are.
+/// Runs an operation cut off before and after every write at which a process can die, and refused at every one.
 async fn for_every_cut(
     cluster: &Cluster,
     flux: &mut Flux,
-    what: &str,
-    mut act: impl AsyncFnMut(&Flux, &str),
-    mut check: impl AsyncFnMut(&Flux, &str),
+    mut operation: Operation<
+        impl AsyncFnMut(&Flux, &str),
+        impl AsyncFnMut(&Flux, &str),
+        impl AsyncFnMut(&Flux, &str),
+    >,
 ) {
-    let mut points = 0;
-    for number in 1..=MOST {
-        let mut reached = false;
+    let what = operation.name;
+    let mut cuts = Vec::new();
+    for number in 1.. {
+        let before = cuts.len();
         for (side, cut) in
             [("b", Cut::Before(number)), ("a", Cut::After(number)), ("r", Cut::Refused(number))]
         {
             let name = format!("w{number}{side}");
+            (operation.prepare)(flux, &name).await;
             flux.stop().await;
             let breaker = Breaker::at(cut, |path| !path.contains("/events"));
             flux.resume_as(breaker.client(&cluster.client())).await;
-            act(flux, &name).await;
-            let ended = async {
-                tokio::select! {
-                    () = breaker.reached() => true,
-                    () = check(flux, &name) => false,
-                }
+            (operation.act)(flux, &name).await;
+            let reached = tokio::select! {
+                () = breaker.reached() => true,
+                () = (operation.check)(flux, &name) => false,
             };
-            if ended.await {
-                reached = true;
-                points += 1;
-                if !matches!(cut, Cut::Refused(_)) {
-                    flux.stop().await;
-                    flux.resume().await;
-                }
-                check(flux, &name).await;
+            if reached {
+                cuts.push(format!("{cut:?}: {}", breaker.writes()[number - 1]));
             }
+            // Also when nothing was reached: the end can be seen before the answer to the last write is lost.
+            if !matches!(cut, Cut::Refused(_)) {
+                flux.stop().await;
+                flux.resume().await;
+            }
+            (operation.check)(flux, &name).await;
+            set_aside(flux, &name).await;
         }
-        if !reached {
+        if cuts.len() == before {
             break;
         }
     }
-    println!("{what}: {points} crash points covered");
-    assert!(points >= 8, "{what}: only {points} crash points");
+    println!("{what}: {} crash points covered: {cuts:#?}", cuts.len());
+    assert!(cuts.len() >= 18, "{what}: only {} crash points: {cuts:#?}", cuts.len());
+}
+
+/// Later restarts write nothing for it, so that only the writes of one release are counted.
+async fn set_aside(flux: &Flux, name: &str) {
+    let suspended = Patch::Merge(json!({ "spec": { "suspend": true } }));
+    match flux.api(&HELM_RELEASE).patch(name, &PatchParams::default(), &suspended).await {
+        Err(kube::Error::Api(answer)) if answer.code == 404 => {}
+        result => drop(result.unwrap()),
+    }
+}
+
+async fn installed(flux: &Flux, name: &str) {
+    flux.apply(&HELM_RELEASE, name, with("one")).await;
+    settled(flux, name, "one").await;
 }
 
 async fn install(cluster: &Cluster) {
     let mut flux = start(cluster).await;
     publish(&flux, "app", &hooked("1.0.0")).await;
-    for_every_cut(
-        cluster,
-        &mut flux,
-        "install",
-        async |flux, name| flux.apply(&HELM_RELEASE, name, with("one")).await,
-        async |flux, name| {
+    let operation = Operation {
+        name: "install",
+        prepare: async |_: &Flux, _: &str| {},
+        act: async |flux: &Flux, name: &str| flux.apply(&HELM_RELEASE, name, with("one")).await,
+        check: async |flux: &Flux, name: &str| {
             settled(flux, name, "one").await;
             in_order(cluster, flux, name, "one").await;
         },
-    )
-    .await;
+    };
+    for_every_cut(cluster, &mut flux, operation).await;
     helm_task(cluster, &flux, Tool::Helm4, &["history", "w1a"]).await;
     helm_task(cluster, &flux, Tool::Helm3, &["history", "w3b"]).await;
 }
@@ -174,39 +183,35 @@ async fn install(cluster: &Cluster) {
 async fn upgrade(cluster: &Cluster) {
     let mut flux = start(cluster).await;
     publish(&flux, "app", &hooked("1.0.0")).await;
-    install_all(&flux).await;
-    for_every_cut(
-        cluster,
-        &mut flux,
-        "upgrade",
-        async |flux, name| flux.apply(&HELM_RELEASE, name, with("two")).await,
-        async |flux, name| {
+    let operation = Operation {
+        name: "upgrade",
+        prepare: installed,
+        act: async |flux: &Flux, name: &str| flux.apply(&HELM_RELEASE, name, with("two")).await,
+        check: async |flux: &Flux, name: &str| {
             settled(flux, name, "two").await;
             in_order(cluster, flux, name, "two").await;
         },
-    )
-    .await;
+    };
+    for_every_cut(cluster, &mut flux, operation).await;
     helm_task(cluster, &flux, Tool::Helm4, &["history", "w3a"]).await;
 }
 
 async fn removal(cluster: &Cluster) {
     let mut flux = start(cluster).await;
     publish(&flux, "app", &hooked("1.0.0")).await;
-    install_all(&flux).await;
-    for_every_cut(
-        cluster,
-        &mut flux,
-        "removal",
-        async |flux, name| {
+    let operation = Operation {
+        name: "removal",
+        prepare: installed,
+        act: async |flux: &Flux, name: &str| {
             flux.api(&HELM_RELEASE).delete(name, &DeleteParams::default()).await.unwrap();
         },
-        async |flux, name| {
+        check: async |flux: &Flux, name: &str| {
             cluster.await_gone(&flux.api(&HELM_RELEASE), name).await.unwrap();
             let all = records(cluster, flux).await;
             assert!(!all.iter().any(|record| record.contains(&format!(".{name}.v"))), "{all:?}");
         },
-    )
-    .await;
+    };
+    for_every_cut(cluster, &mut flux, operation).await;
 }
 
 /// An upgrade that fails and is rolled back.
@@ -226,15 +231,13 @@ async fn rolled_back(cluster: &Cluster, flux: &Flux, name: &str) {
 async fn rollback(cluster: &Cluster) {
     let mut flux = start(cluster).await;
     publish(&flux, "app", &hooked("1.0.0")).await;
-    install_all(&flux).await;
-    for_every_cut(
-        cluster,
-        &mut flux,
-        "upgrade that fails, and rollback",
-        async |flux, name| flux.apply(&HELM_RELEASE, name, failing()).await,
-        async |flux, name| rolled_back(cluster, flux, name).await,
-    )
-    .await;
+    let operation = Operation {
+        name: "upgrade that fails, and rollback",
+        prepare: installed,
+        act: async |flux: &Flux, name: &str| flux.apply(&HELM_RELEASE, name, failing()).await,
+        check: async |flux: &Flux, name: &str| rolled_back(cluster, flux, name).await,
+    };
+    for_every_cut(cluster, &mut flux, operation).await;
     helm_task(cluster, &flux, Tool::Helm4, &["history", "w3a"]).await;
     helm_task(cluster, &flux, Tool::Helm3, &["history", "w2b"]).await;
 }

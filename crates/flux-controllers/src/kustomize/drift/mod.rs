@@ -13,7 +13,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use flux_apply::{Change, Cluster, Fingerprint, ObjectId};
+use flux_apply::{Change, Cluster, Known, ObjectId};
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -109,7 +109,7 @@ impl Drift {
             return;
         }
         for change in changes {
-            let Some(fingerprint) = change.fingerprint else { continue };
+            let Some(known) = change.known else { continue };
             let Some(manifest) = manifests.of(&change.id) else { continue };
             if !self.is_watched_at(&change.id) {
                 continue;
@@ -119,7 +119,7 @@ impl Drift {
             let mut state = self.lock();
             let Some(kind) = state.kinds.get_mut(&kind_name(&change.id)) else { continue };
             let place = ObjectKey::new(change.id.namespace.clone(), change.id.name.clone());
-            if kind.verify(&place, key, fingerprint, manifest, definition).is_suspect() {
+            if kind.verify(&place, key, known, manifest, definition).is_suspect() {
                 drop(state);
                 self.suspect(kind_name(&change.id), place, SETTLE);
             }
@@ -142,8 +142,8 @@ impl Drift {
         }
     }
 
-    /// The object's mark, if it is known to be just what `manifest` makes of it.
-    pub(super) fn is_verified(&self, key: &ObjectKey, id: &ObjectId, manifest: u64) -> Option<Fingerprint> {
+    /// What is known of the object, if that is just what `manifest` makes of it.
+    pub(super) fn is_verified(&self, key: &ObjectKey, id: &ObjectId, manifest: u64) -> Option<Known> {
         if !self.enabled {
             return None;
         }

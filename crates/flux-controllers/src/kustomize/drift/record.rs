@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use flux_apply::Fingerprint;
+use flux_apply::{Fingerprint, Known};
 use tokio::sync::Notify;
 
 use super::CALM;
@@ -36,7 +36,7 @@ pub(super) struct Record {
 
 struct Verified {
     owner: ObjectKey,
-    fingerprint: Fingerprint,
+    known: Known,
     manifest: u64,
     /// The generation of the CRD it was checked against.
     definition: Option<i64>,
@@ -56,7 +56,8 @@ impl Record {
         let verified = self.verified.as_ref()?;
         let differs = match self.seen {
             Some(seen) => {
-                seen.version > verified.fingerprint.version && seen.print != verified.fingerprint.print
+                let known = verified.known.fingerprint;
+                seen.version > known.version && seen.print != known.print
             }
             None => verified.missing,
         };
@@ -83,7 +84,7 @@ impl Kind {
         &mut self,
         place: &ObjectKey,
         owner: &ObjectKey,
-        fingerprint: Fingerprint,
+        known: Known,
         manifest: u64,
         definition: Option<Option<i64>>,
     ) -> &Record {
@@ -91,7 +92,7 @@ impl Kind {
         let (wakes, last_wake) = record.verified.as_ref().map_or((0, None), |old| (old.wakes, old.last_wake));
         record.verified = Some(Box::new(Verified {
             owner: owner.clone(),
-            fingerprint,
+            known,
             // What the definition is cannot be told: whatever comes next is another.
             manifest: if definition.is_some() { manifest } else { manifest.wrapping_add(1) },
             definition: definition.flatten(),
@@ -111,7 +112,7 @@ impl Kind {
         owner: &ObjectKey,
         manifest: u64,
         definition: Option<Option<i64>>,
-    ) -> Option<Fingerprint> {
+    ) -> Option<Known> {
         let record = self.objects.get(place)?;
         let verified = record.verified.as_ref()?;
         let holds = self.synced
@@ -120,9 +121,12 @@ impl Kind {
             && verified.manifest == manifest
             && definition == Some(verified.definition)
             && verified.at.elapsed() < LONGEST
-            && record.seen.is_some()
             && record.mismatch().is_none();
-        holds.then_some(verified.fingerprint)
+        let seen = record.seen.filter(|_| holds)?;
+        // Whatever changed up to the version that was seen last is nothing of ours.
+        let mut known = verified.known;
+        known.fingerprint.version = known.fingerprint.version.max(seen.version);
+        Some(known)
     }
 
     pub(super) fn forget(&mut self, place: &ObjectKey) {
@@ -235,10 +239,14 @@ mod tests {
         ObjectKey::new("n", name)
     }
 
+    fn known(fingerprint: Fingerprint) -> Known {
+        Known { fingerprint, content: 3 }
+    }
+
     fn kind(verified: Fingerprint) -> Kind {
         let mut kind = Kind::default();
         kind.replace(HashMap::new());
-        kind.verify(&key("a"), &key("apps"), verified, 7, Some(None));
+        kind.verify(&key("a"), &key("apps"), known(verified), 7, Some(None));
         kind
     }
 
@@ -247,11 +255,12 @@ mod tests {
         let mut kind = kind(print(5, 1));
         assert!(!kind.see(&key("a"), Some(print(4, 9))), "it was written over");
         assert!(!kind.see(&key("a"), Some(print(6, 1))), "the status changed");
-        assert!(kind.verified(&key("a"), &key("apps"), 7, Some(None)).is_some());
+        let verified = kind.verified(&key("a"), &key("apps"), 7, Some(None));
+        assert_eq!(verified, Some(known(print(6, 1))), "as of the version that was seen last");
         assert!(kind.see(&key("a"), Some(print(7, 2))));
         assert_eq!(kind.suspect(&key("a")), Some(key("apps")));
         assert!(kind.verified(&key("a"), &key("apps"), 7, Some(None)).is_none());
-        kind.verify(&key("a"), &key("apps"), print(8, 1), 7, Some(None));
+        kind.verify(&key("a"), &key("apps"), known(print(8, 1)), 7, Some(None));
         assert_eq!(kind.suspect(&key("a")), None);
     }
 
@@ -285,7 +294,7 @@ mod tests {
         kind.see(&key("a"), Some(print(6, 2)));
         assert_eq!(kind.note_wake(&key("a")), None);
         assert_eq!(kind.suspect(&key("a")), None, "it was told");
-        kind.verify(&key("a"), &key("apps"), print(7, 1), 7, Some(None));
+        kind.verify(&key("a"), &key("apps"), known(print(7, 1)), 7, Some(None));
         kind.see(&key("a"), Some(print(8, 2)));
         let wait = kind.note_wake(&key("a")).unwrap();
         assert!(wait > Duration::ZERO && wait <= FIRST_WAIT);

@@ -85,7 +85,7 @@ async fn measure(implementation: &Implementation, crds: &Path, fleet: Fleet<'_>)
         }
     };
     bench.until_all(RELEASE, fleet.releases, released(1)).await?;
-    steps.push(bench.end("install", started, None)?);
+    steps.push(bench.end("install", started, None).await?);
 
     let started = bench.begin()?;
     repository.add(&fleet.chart.clone().with_version(SECOND))?;
@@ -93,7 +93,7 @@ async fn measure(implementation: &Implementation, crds: &Path, fleet: Fleet<'_>)
     // A new index wakes the charts of upstream's source-controller; asking for each is the same work for both.
     bench.until_all(REPOSITORY, 1, |object| object["status"]["lastHandledReconcileAt"] == "bench").await?;
     bench.until_all(RELEASE, fleet.releases, released(2)).await?;
-    steps.push(bench.end("upgrade", started, None)?);
+    steps.push(bench.end("upgrade", started, None).await?);
 
     let started = bench.begin()?;
     bench.request(RELEASE, &names, "bench").await?;
@@ -101,7 +101,7 @@ async fn measure(implementation: &Implementation, crds: &Path, fleet: Fleet<'_>)
         object["status"]["lastHandledReconcileAt"] == "bench" && is_ready(object)
     };
     bench.until_all(RELEASE, fleet.releases, handled).await?;
-    steps.push(bench.end("no-op", started, None)?);
+    steps.push(bench.end("no-op", started, None).await?);
     Ok(steps)
 }
 

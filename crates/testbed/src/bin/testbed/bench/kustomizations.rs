@@ -135,7 +135,7 @@ async fn measure(implementation: &Implementation, crds: &Path, fleet: Fleet) -> 
     let started = bench.begin()?;
     let _controllers = implementation.start(&cluster, scratch.path())?;
     bench.until_all(KUSTOMIZATION, fleet.kustomizations, |object| applied(object) == Some(&revision)).await?;
-    steps.push(bench.end("install", started, None)?);
+    steps.push(bench.end("install", started, None).await?);
 
     let started = bench.begin()?;
     revision = format!(
@@ -145,7 +145,7 @@ async fn measure(implementation: &Implementation, crds: &Path, fleet: Fleet) -> 
     bench.request(REPOSITORY, &["fleet".to_owned()], "bench").await?;
     let live = until_changed(&cluster).await?;
     bench.until_all(KUSTOMIZATION, fleet.kustomizations, |object| applied(object) == Some(&revision)).await?;
-    steps.push(bench.end("commit", started, Some(live))?);
+    steps.push(bench.end("commit", started, Some(live)).await?);
 
     let started = bench.begin()?;
     let names: Vec<String> = (0..fleet.kustomizations).map(|app| format!("app-{app}")).collect();
@@ -155,7 +155,7 @@ async fn measure(implementation: &Implementation, crds: &Path, fleet: Fleet) -> 
             object["status"]["lastHandledReconcileAt"] == "bench" && is_ready(object)
         })
         .await?;
-    steps.push(bench.end("no-op", started, None)?);
+    steps.push(bench.end("no-op", started, None).await?);
     Ok(steps)
 }
 

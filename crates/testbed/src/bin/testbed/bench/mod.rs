@@ -22,6 +22,8 @@ use testbed::reference::{self, Controller, Tool};
 
 const NAMESPACE: &str = "default";
 const LIMIT: Duration = Duration::from_secs(15 * 60);
+/// A step is over when nothing was asked for so long.
+const SETTLED: Duration = Duration::from_millis(500);
 /// Marks the requests of the bench itself: field manager of its writes, and label that nothing it watches has.
 const OWN: &str = "testbed";
 
@@ -243,16 +245,23 @@ impl Bench {
         Ok(Instant::now())
     }
 
-    fn end(&mut self, name: &'static str, started: Instant, live: Option<Duration>) -> Result<Step> {
+    async fn end(&mut self, name: &'static str, started: Instant, live: Option<Duration>) -> Result<Step> {
         let wall = started.elapsed();
         let (mark, controllers, api_server) = self.mark.take().context("a step begins before it ends")?;
-        let mut requests = BTreeMap::new();
-        for entry in self.cluster.audit_log().since(mark)? {
-            let agent = entry.user_agent.unwrap_or_default();
-            // Our own requests, and those of Kubernetes to itself, are not the controllers'.
-            if !agent.starts_with("kube-") && !entry.request_uri.contains(OWN) {
-                *requests.entry(entry.verb).or_insert(0) += 1;
+        // Events are still sent when all statuses are written; they belong to the step that they are about.
+        let mut requests = self.requests(mark)?;
+        let settling = async {
+            loop {
+                tokio::time::sleep(SETTLED).await;
+                let now = self.requests(mark)?;
+                if std::mem::replace(&mut requests, now) == requests {
+                    return Ok::<_, anyhow::Error>(());
+                }
             }
+        };
+        match tokio::time::timeout(LIMIT, settling).await {
+            Ok(settled) => settled?,
+            Err(_) => bail!("after {LIMIT:?} requests of the step '{name}' still come"),
         }
         let now = self.controllers()?;
         Ok(Step {
@@ -264,6 +273,19 @@ impl Bench {
             peak: now.peak,
             requests,
         })
+    }
+
+    /// By verb, what the controllers asked for since `mark`.
+    fn requests(&self, mark: testbed::control_plane::audit::Mark) -> Result<BTreeMap<String, usize>> {
+        let mut requests = BTreeMap::new();
+        for entry in self.cluster.audit_log().since(mark)? {
+            let agent = entry.user_agent.unwrap_or_default();
+            // Our own requests, and those of Kubernetes to itself, are not the controllers'.
+            if !agent.starts_with("kube-") && !entry.request_uri.contains(OWN) {
+                *requests.entry(entry.verb).or_insert(0) += 1;
+            }
+        }
+        Ok(requests)
     }
 
     fn controllers(&self) -> Result<Cost> {
