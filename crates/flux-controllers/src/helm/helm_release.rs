@@ -226,14 +226,16 @@ impl HelmReleases {
         }
         dependencies?;
         run.clear_ready(&["DependencyNotReady"]);
-        let loaded = worker.outside(self.ctx.chart(run.object)).await?;
-        run.clear_ready(&["AccessDenied", "ArtifactFailed", "SourceNotReady", "ChartMutateError"]);
+        let (source, artifact) = self.ctx.artifact(run.object)?;
+        run.clear_ready(&["AccessDenied", "SourceNotReady"]);
         let referenced = self.ctx.referenced(run.object).await?;
         let spec = &run.object.spec;
         let composed =
             compose(Object::namespace(run.object), spec.values.as_ref(), &spec.values_from, &referenced);
         let composed = composed.map_err(|error| Unmet::Values(error.to_string()))?;
         run.clear_ready(&["ValuesError"]);
+        let loaded = worker.outside(self.ctx.chart(&source, &artifact)).await?;
+        run.clear_ready(&["ArtifactFailed", "ChartMutateError"]);
         let target =
             self.ctx.target(run.object).await.map_err(|error| Unmet::Identity(error.message().to_owned()))?;
         run.clear_ready(&["RESTClientError", "HelmChartSyncErr", "InvalidCELExpression"]);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flux_api::Object;
+use flux_api::artifact::Artifact;
 use flux_api::helm::{ChartReferenceKind, HelmRelease};
 use flux_api::kinds::{HELM_RELEASE, Kind};
 use flux_api::meta::{ConfigKind, ValuesReference};
@@ -146,8 +147,8 @@ impl Context {
         found.ok_or_else(|| unable("not found".to_owned()))
     }
 
-    /// The chart, of the version it is released as.
-    pub(super) async fn chart(&self, object: &HelmRelease) -> Result<Loaded, Unmet> {
+    /// What the chart is in, once its source is ready.
+    pub(super) fn artifact(&self, object: &HelmRelease) -> Result<(SourceKey, Artifact), Unmet> {
         let source =
             SourceKey::of(object).ok_or_else(|| Unmet::SourceMissing("no chart is given".to_owned()))?;
         let foreign = source.key.namespace != Object::namespace(object);
@@ -167,13 +168,18 @@ impl Context {
             Unmet::SourceMissing(format!("{}.{} \"{}\" not found", row.plural, row.group, source.key.name))
         })?;
         let artifact = source::ready_artifact(&source, &found).map_err(Unmet::SourceNotReady)?;
-        let chart = self.charts.load(&self.fetcher, &artifact, helm::Dialect::Helm4).await;
+        Ok((source, artifact))
+    }
+
+    /// The chart in an artifact, of the version it is released as.
+    pub(super) async fn chart(&self, source: &SourceKey, artifact: &Artifact) -> Result<Loaded, Unmet> {
+        let chart = self.charts.load(&self.fetcher, artifact, helm::Dialect::Helm4).await;
         let chart = chart.map_err(|error| match error {
             source::Error::NotFound => Unmet::ArtifactGone(self.options.requeue_dependency.into()),
             source::Error::Fetch(text) | source::Error::Load(text) => Unmet::Artifact(text),
         })?;
         let track = !self.options.disable_chart_digest_tracking;
-        let revised = source::revised(&source, &artifact, &chart.metadata.version, track);
+        let revised = source::revised(source, artifact, &chart.metadata.version, track);
         let revised = revised.map_err(Unmet::ChartVersion)?;
         if revised.version == chart.metadata.version {
             return Ok(Loaded { chart, oci_digest: revised.oci_digest });

@@ -40,6 +40,7 @@ impl Plan {
             Operation::Rollback => format!("Rollback {name} failed: {error}"),
             Operation::Uninstall | Operation::Test => error.to_owned(),
         };
+        let in_objects = matches!(failed_step, Some(Step::Apply(_) | Step::Delete { .. }));
         let mut steps = Vec::new();
         match self.operation {
             // A failed deletion stays "uninstalling", and a failed test says nothing about the release.
@@ -51,6 +52,8 @@ impl Plan {
                 if changing {
                     steps
                         .extend(self.failure.refresh.map(|revision| Step::Record(Record::Refresh(revision))));
+                }
+                if in_objects {
                     steps.extend(
                         self.failure.supersede.map(|revision| Step::Record(Record::Supersede(revision))),
                     );
@@ -62,7 +65,8 @@ impl Plan {
                 steps.push(Step::Record(Record::Update));
             }
         }
-        if self.failure.cleanup {
+        // A rollback cleans up when an object could not be changed, not when it was waited for in vain.
+        if self.failure.cleanup && (in_objects || self.operation != Operation::Rollback) {
             steps.extend(
                 self.created_before(at)
                     .map(|object| Step::Delete { object, propagation: Propagation::Background }),

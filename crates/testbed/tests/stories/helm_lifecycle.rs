@@ -26,6 +26,7 @@ crate::stories!(
     deletion_is_not_held_up_by_what_is_gone,
     secrets_are_set_at_paths,
     a_wait_is_given_up_for_something_newer_where_the_gate_says_so,
+    referenced_objects_are_not_watched_where_the_gate_says_so,
     helm_3s_defaults_come_with_their_gate,
     drift_that_cannot_be_corrected_is_told_and_fails_nothing,
     removal_waits_for_what_goes_slowly_unless_told_not_to,
@@ -226,6 +227,30 @@ async fn secrets_are_set_at_paths(cluster: &Cluster) {
     );
     assert_eq!(ready(&object).2, text);
     assert_eq!(event(cluster, &flux, "ValuesError").await, text);
+}
+
+async fn referenced_objects_are_not_watched_where_the_gate_says_so(cluster: &Cluster) {
+    let gated = |options: &mut ManagerOptions| options.helm.disable_config_watchers = true;
+    let flux = Flux::start_with(cluster, &[Controller::Helm], gated).await;
+    publish(&flux, "app", &chart("1.0.0")).await;
+    let say = async |value: &str| {
+        let map = format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: vars}}\ndata: {{values.yaml: 'value: {value}'}}\n"
+        );
+        cluster.apply_yaml(flux.namespace.name(), &map).await.unwrap();
+    };
+    say("one").await;
+    let from = json!([{ "kind": "ConfigMap", "name": "vars" }]);
+    flux.apply(&HELM_RELEASE, "web", spec(json!({ "valuesFrom": from }))).await;
+    released(&flux, "web", 1).await;
+    say("two").await;
+    // Had a watch told of it, it would have been released by the time that another was installed.
+    flux.apply(&HELM_RELEASE, "other", spec(json!({}))).await;
+    released(&flux, "other", 1).await;
+    say("three").await;
+    flux.reconcile(&HELM_RELEASE, "web").await;
+    released(&flux, "web", 2).await;
+    assert_eq!(value_of(cluster, &flux, "web", "value").await, "three");
 }
 
 async fn a_wait_is_given_up_for_something_newer_where_the_gate_says_so(cluster: &Cluster) {

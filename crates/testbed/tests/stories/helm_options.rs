@@ -4,7 +4,7 @@ use base64::Engine;
 use flux_api::kinds::{Controller, HELM_RELEASE};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -36,6 +36,7 @@ crate::stories!(
     objects_of_others_are_not_taken_where_forbidden,
     values_and_objects_are_checked_unless_told_otherwise,
     force_replaces_and_preserved_values_stay,
+    a_rollback_has_options_of_its_own,
     hooks_are_post_rendered_by_strategy,
     custom_resources_are_waited_for_by_strategy_and_expression,
     a_release_goes_to_another_cluster,
@@ -517,6 +518,68 @@ async fn force_replaces_and_preserved_values_stay(cluster: &Cluster) {
     flux.apply(&HELM_RELEASE, "kept", keep(json!({ "other": "second" }))).await;
     released(&flux, "kept", 2).await;
     assert_eq!(value_of(cluster, &flux, "kept", "value").await, "first");
+}
+
+/// Rolled back from an upgrade that was refused.
+async fn a_rollback_has_options_of_its_own(cluster: &Cluster) {
+    let flux = start(cluster).await;
+    let _workloads = cluster.simulate_workloads().await.unwrap();
+    let refused = "{{- if .Values.refused }}\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-refused\ndata:\n  \"no such key!\": x\n{{- end }}\n";
+    let secret = "{{- if .Values.secret }}\napiVersion: v1\nkind: Secret\nmetadata:\n  name: {{ .Release.Name }}-secret\n{{- end }}\n";
+    let chart = chart_with_workload("1.0.0")
+        .file("templates/refused.yaml", refused)
+        .file("templates/secret.yaml", secret);
+    publish(&flux, "app", &chart).await;
+    let with = |rollback: &Value, values: Value| {
+        spec(json!({ "timeout": "5s", "install": { "disableWait": true, "serverSideApply": false },
+            "rollback": rollback, "values": values,
+            "upgrade": { "remediation": { "retries": 0, "remediateLastFailure": true } } }))
+    };
+    let install = async |name: &str, rollback: &Value, values: Value| {
+        flux.apply(&HELM_RELEASE, name, with(rollback, values)).await;
+        released(&flux, name, 1).await;
+    };
+    let roll_back = async |name: &str, rollback: &Value| {
+        flux.apply(&HELM_RELEASE, name, with(rollback, json!({ "refused": true }))).await;
+        let object = stalled(&flux, name).await;
+        condition(&object, "Remediated").1.to_owned()
+    };
+    // What it goes back to is not ready, and was not when it was installed.
+    for (name, rollback, end) in [
+        ("hasty", json!({ "disableWait": true }), "RollbackSucceeded"),
+        ("patient", json!({ "timeout": "1s" }), "RollbackFailed"),
+    ] {
+        install(name, &rollback, json!({ "pod": "pending" })).await;
+        assert_eq!(roll_back(name, &rollback).await, end, "{name}");
+    }
+    // Replaced, an object loses what others have added to it.
+    for (name, force) in [("replaced", true), ("patched", false)] {
+        let rollback = json!({ "force": force });
+        install(name, &rollback, json!({})).await;
+        let label = json!({ "metadata": { "labels": { "by": "hand" } } });
+        config_maps(cluster, &flux)
+            .patch(name, &PatchParams::apply("hand"), &Patch::Merge(label))
+            .await
+            .unwrap();
+        assert_eq!(roll_back(name, &rollback).await, "RollbackSucceeded", "{name}");
+        let labels = config_maps(cluster, &flux).get(name).await.unwrap().metadata.labels.unwrap();
+        assert_eq!(labels.contains_key("by"), !force, "{name}: {labels:?}");
+    }
+    // It brings the Secret back and is refused at the ConfigMap, which cannot be changed any more.
+    let secrets: Api<Secret> = Api::namespaced(cluster.client(), flux.namespace.name());
+    for (name, cleanup) in [("tidy", true), ("messy", false)] {
+        let rollback = json!({ "cleanupOnFail": cleanup });
+        install(name, &rollback, json!({ "secret": true })).await;
+        secrets.delete(&format!("{name}-secret"), &DeleteParams::default()).await.unwrap();
+        let frozen = json!({ "immutable": true, "data": { "value": "by hand" } });
+        config_maps(cluster, &flux)
+            .patch(name, &PatchParams::apply("hand"), &Patch::Merge(frozen))
+            .await
+            .unwrap();
+        assert_eq!(roll_back(name, &rollback).await, "RollbackFailed", "{name}");
+        let is_there = secrets.get_opt(&format!("{name}-secret")).await.unwrap().is_some();
+        assert_eq!(is_there, !cleanup, "{name}");
+    }
 }
 
 async fn hooks_are_post_rendered_by_strategy(cluster: &Cluster) {

@@ -207,6 +207,13 @@ async fn a_release_waits_for_its_source_and_says_what_is_wrong_with_it(cluster: 
     publish(&flux, "app", &newer).await;
     let refused = "Could not load chart: invalid chart apiVersion";
     flux.until(&HELM_RELEASE, "web", "refuses the chart's API", |object| ready(object).2 == refused).await;
+    // Values are looked at before the chart is loaded.
+    let missing = json!({ "valuesFrom": [{ "kind": "ConfigMap", "name": "missing" }] });
+    flux.apply(&HELM_RELEASE, "web", spec(missing)).await;
+    flux.not_ready(&HELM_RELEASE, "web", "ValuesError").await;
+    flux.apply(&HELM_RELEASE, "web", spec(json!({}))).await;
+    flux.until(&HELM_RELEASE, "web", "refuses the chart's API again", |object| ready(object).2 == refused)
+        .await;
     publish(&flux, "app", &chart("1.0.1")).await;
     released(&flux, "web", 1).await;
     // A source that is in trouble and has an artifact is used all the same.

@@ -183,32 +183,43 @@ async fn a_wait_for_health_ends_when_the_object_is_healthy(cluster: &Cluster) {
     let flux =
         start(cluster, &[("apps/a.yaml", &config_map("a", "one")), ("more/b.yaml", &config_map("b", "one"))])
             .await;
+    // On an idle machine it is a few milliseconds, and a poll would always be half a minute later; a busy machine may
+    // hold one of three up.
+    let mut all = Vec::new();
+    while all.len() < 3 && !all.iter().any(|took| *took < Duration::from_secs(1)) {
+        all.push(from_ready_to_dependent(cluster, &flux, all.len()).await);
+    }
+    println!("dependents started so long after their dependency was ready: {all:?}");
+    assert!(all.iter().any(|took| *took < Duration::from_secs(1)), "dependents start after {all:?}");
+}
+
+/// How long after its dependency is ready a Kustomization starts.
+async fn from_ready_to_dependent(cluster: &Cluster, flux: &Flux, round: usize) -> Duration {
+    let (first, second, done) = (format!("apps{round}"), format!("more{round}"), format!("done{round}"));
+    let current = format!("has(metadata.annotations) && '{done}' in metadata.annotations");
     let checks = json!({ "wait": true, "timeout": "5m", "healthCheckExprs": [{
-        "apiVersion": "v1", "kind": "ConfigMap", "current": "has(metadata.annotations) && 'done' in metadata.annotations",
+        "apiVersion": "v1", "kind": "ConfigMap", "current": current,
     }]});
-    flux.apply(&KUSTOMIZATION, "apps", spec(&flux, "apps", checks)).await;
-    let depends = json!({ "dependsOn": [{ "name": "apps" }] });
-    flux.apply(&KUSTOMIZATION, "more", spec(&flux, "more", depends)).await;
-    flux.until(&KUSTOMIZATION, "apps", "waits for health", |object| {
+    flux.apply(&KUSTOMIZATION, &first, spec(flux, "apps", checks)).await;
+    flux.apply(&KUSTOMIZATION, &second, spec(flux, "more", json!({ "dependsOn": [{ "name": first }] })))
+        .await;
+    flux.until(&KUSTOMIZATION, &first, "waits for health", |object| {
         condition(object, "Healthy").0 == "Unknown"
     })
     .await;
-    flux.not_ready(&KUSTOMIZATION, "more", "DependencyNotReady").await;
-    let maps = config_maps(cluster, &flux);
-    patch(&maps, "a-controller", json!({ "metadata": { "annotations": { "done": "yes" } } })).await;
+    flux.not_ready(&KUSTOMIZATION, &second, "DependencyNotReady").await;
+    let annotated = json!({ "metadata": { "annotations": { done: "yes" } } });
+    patch(&config_maps(cluster, flux), "a-controller", annotated).await;
     let dependency = async {
-        flux.ready(&KUSTOMIZATION, "apps").await;
+        flux.ready(&KUSTOMIZATION, &first).await;
         Instant::now()
     };
     let dependent = async {
         let has_started = |object: &Value| ready(object).1 != "DependencyNotReady";
-        flux.until(&KUSTOMIZATION, "more", "has started", has_started).await;
+        flux.until(&KUSTOMIZATION, &second, "has started", has_started).await;
         Instant::now()
     };
     let (is_ready, has_started) = tokio::join!(dependency, dependent);
-    let took = has_started.saturating_duration_since(is_ready);
-    println!("the dependent started {took:?} after its dependency was ready");
-    // On an idle machine it is a few milliseconds; a poll would be half a minute later.
-    assert!(took < Duration::from_secs(2), "the dependent started {took:?} later");
-    flux.ready(&KUSTOMIZATION, "more").await;
+    flux.ready(&KUSTOMIZATION, &second).await;
+    has_started.saturating_duration_since(is_ready)
 }
