@@ -126,9 +126,13 @@ async fn new_commands(cluster: &Cluster, flux: &Flux<'_>) {
     let resumed = |object: &DynamicObject| {
         object.data.pointer("/spec/suspend").is_none()
             && object.metadata.annotations.iter().flatten().all(|(name, _)| !name.starts_with("fluxcd.rs/"))
+            && object.data.pointer("/status/observedGeneration") == Some(&json!(object.metadata.generation))
+            && testbed::cluster::has_condition(object, "Ready", "True")
     };
     let (apps, limit) = (api(cluster, &KUSTOMIZATION), Duration::from_secs(30));
-    testbed::wait::until(&apps, "apps", limit, "was resumed by its controller", resumed).await.unwrap();
+    testbed::wait::until(&apps, "apps", limit, "was resumed by its controller and is ready", resumed)
+        .await
+        .unwrap();
 
     flux.types(
         "flux why configmap/app -n default",
