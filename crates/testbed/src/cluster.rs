@@ -143,7 +143,7 @@ impl Cluster {
             .with_context(|| format!("create a namespace {prefix}-…"))?;
         let name = made.metadata.name.context("the namespace has a name")?;
         let config = config_from(self.kubeconfig_path()).await?;
-        Ok(TemporaryNamespace { name, config })
+        Ok(TemporaryNamespace { name, config, kept: false })
     }
 
     /// Applies every document of `text` (server-side, strict about unknown fields) and returns the objects.
@@ -278,16 +278,29 @@ pub fn has_condition(object: &DynamicObject, kind: &str, status: &str) -> bool {
 pub struct TemporaryNamespace {
     name: String,
     config: Config,
+    kept: bool,
 }
 
 impl TemporaryNamespace {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    /// It stays for as long as its cluster does.
+    ///
+    /// For what holds objects with finalizers that nobody will look at any more: such a namespace never goes, and
+    /// Kubernetes asks for every kind in it again and again.
+    pub fn keep(mut self) -> Self {
+        self.kept = true;
+        self
+    }
 }
 
 impl Drop for TemporaryNamespace {
     fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
         let (name, config) = (self.name.clone(), self.config.clone());
         // The test's runtime may be going away with the test, so the request gets one of its own.
         let thread = std::thread::spawn(move || {

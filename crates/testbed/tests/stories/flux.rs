@@ -43,7 +43,7 @@ impl Flux {
         tune: impl Fn(&mut ManagerOptions) + Send + Sync + 'static,
     ) -> Self {
         install_crds(cluster).await;
-        let namespace = cluster.namespace("story").await.unwrap();
+        let namespace = cluster.namespace("story").await.unwrap().keep();
         let server = GitServer::start().unwrap();
         let fleet = server.create("fleet").unwrap();
         let storage = tempfile::tempdir().unwrap();
