@@ -29,6 +29,9 @@ const TOOLS: [&str; 7] = [
     "flux-2.9.4",
 ];
 
+/// What clippy and the build of all tests leave there, without what serves to compile again.
+const TARGET_GIBIBYTES: u64 = 8;
+
 pub fn run(scope: Scope) -> Result<()> {
     let started = Instant::now();
     let mut counts = Counts::default();
@@ -39,6 +42,7 @@ pub fn run(scope: Scope) -> Result<()> {
     };
     for (title, step) in [
         ("programs the tests need", programs as fn() -> Result<()>),
+        ("room on the disk", room),
         ("format", format),
         ("tidy", tidy::run),
         ("checklists", || checklist::run(checklist::Ids::Check)),
@@ -100,6 +104,25 @@ fn programs() -> Result<()> {
     Ok(())
 }
 
+/// A linker that finds the disk full dies of a bus error and says nothing of disks.
+fn room() -> Result<()> {
+    let target = cargo::target_folder()?;
+    let place = target.ancestors().find(|folder| folder.exists()).unwrap_or(cargo::root());
+    let answer = cargo::output(Command::new("df").arg("-Pk").arg(place))?;
+    let free = free_gibibytes(&answer).with_context(|| format!("df says nothing of room: {answer}"))?;
+    let needed = if target.join("debug/deps").exists() { 1 } else { TARGET_GIBIBYTES };
+    if free < needed {
+        bail!("{free} GiB are free at {}, {needed} are needed: make room", place.display());
+    }
+    Ok(())
+}
+
+/// Reads the fourth column of `df -Pk`.
+fn free_gibibytes(answer: &str) -> Option<u64> {
+    let kibibytes: u64 = answer.lines().nth(1)?.split_whitespace().nth(3)?.parse().ok()?;
+    Some(kibibytes >> 20)
+}
+
 fn format() -> Result<()> {
     cargo::run(&mut cargo::cargo(&["fmt", "--all", "--check"]))
 }
@@ -156,10 +179,28 @@ fn tests(scope: Scope, counts: &mut Counts, failed: &mut Vec<&'static str>) -> R
     if std::env::var_os("GOGC").is_none() {
         command.env("GOGC", "400");
     }
+    // Most stories wait most of the time.
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        command.env("RUST_TEST_THREADS", (2 * cores).to_string());
+    }
     let ran = test_output::follow(&mut command)?;
     if ran.failed > 0 {
         failed.push("tests");
     }
     counts.add(ran);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_read_from_df() {
+        let answer =
+            "Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/vda 264000000 1 9961472 90% /\n";
+        assert_eq!(free_gibibytes(answer), Some(9));
+        assert_eq!(free_gibibytes("df: no such file\n"), None);
+    }
 }

@@ -475,10 +475,10 @@ async fn judge_existing(
     dry_run: Result<Value, Cause>,
     options: &Options,
 ) -> Result<Verdict, String> {
-    let ssa = format!("{GROUP}/ssa");
-    if is_left_alone(live) || is_marked(object, &ssa, "IfNotPresent") {
+    if is_left_alone(live) || is_for_once(object) {
         return Ok(Verdict::Skip);
     }
+    let ssa = format!("{GROUP}/ssa");
     let failed = |cause: Cause| refusal(id, "dry-run failed", &cause);
     let migration = managers::migrate(live, &id.api_version()).filter(|_| options.migrate_api_version);
     let dry_run = match (dry_run, &migration) {
@@ -535,6 +535,11 @@ fn is_left_alone(object: &Value) -> bool {
         || is_marked(object, &format!("{GROUP}/ssa"), "Ignore")
 }
 
+/// Such an object is ours only while it is made.
+fn is_for_once(object: &Value) -> bool {
+    is_marked(object, &format!("{GROUP}/ssa"), "IfNotPresent")
+}
+
 fn may_recreate(object: &Value, live: &Value, options: &Options) -> bool {
     let force = format!("{GROUP}/force");
     options.force || is_marked(object, &force, "enabled") || is_marked(live, &force, "enabled")
@@ -561,7 +566,9 @@ async fn carry_out(
     options: &Options,
 ) -> Result<(Action, Option<Known>), String> {
     let failed = |cause: Cause| refusal(id, "apply failed", &cause);
-    let made = |action: Action, result: &Value| (action, Known::of(result, &options.ours()));
+    let made = |action: Action, result: &Value| {
+        (action, Known::of(result, &options.ours()).filter(|_| !is_for_once(object)))
+    };
     match verdict {
         Verdict::Skip => Ok((Action::Skipped, None)),
         Verdict::Unchanged(known) => Ok((Action::Unchanged, *known)),

@@ -31,9 +31,7 @@ async fn handbook_commands_on_a_real_control_plane() {
 }
 
 async fn handbook(cluster: &Cluster) {
-    for (_, text) in flux_api::crds::yaml() {
-        cluster.apply_crds(&text).await.unwrap();
-    }
+    cluster.provide_crds(flux_api::crds::yaml).await.unwrap();
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
     cluster.apply_yaml("default", &namespace.to_string()).await.unwrap();
     let server = GitServer::start().unwrap();

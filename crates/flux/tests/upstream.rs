@@ -56,9 +56,7 @@ const LOG_LINES: [&str; 6] = [
 #[ignore = "peers: runs upstream's source- and kustomize-controller"]
 async fn the_command_says_the_same_as_the_real_one_of_upstreams_controllers() {
     let cluster = Cluster::real().await.unwrap();
-    for (_, text) in flux_api::crds::yaml() {
-        cluster.apply_crds(&text).await.unwrap();
-    }
+    cluster.provide_crds(flux_api::crds::yaml).await.unwrap();
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
     cluster.apply_yaml("default", &namespace.to_string()).await.unwrap();
     let server = GitServer::start().unwrap();

@@ -83,9 +83,7 @@ async fn main() -> Result<()> {
     let registry = HttpServer::start(router, Security::Plain)?;
 
     let cluster = Cluster::start_embedded_without_workloads().await?;
-    for (_, text) in flux_api::crds::yaml() {
-        cluster.apply_crds(&text).await?;
-    }
+    cluster.provide_crds(flux_api::crds::yaml).await?;
     for number in 0..repositories {
         let image = format!("{}/org/app-{number}", registry.address());
         put(

@@ -79,9 +79,7 @@ async fn main() -> Result<()> {
         Router::new().route("/chat", post(take)).route("/stalled", post(stall)).with_state(chat.clone());
     let server = HttpServer::start(site, Security::Plain)?;
     let cluster = Cluster::start_embedded_without_workloads().await?;
-    for (_, text) in flux_api::crds::yaml() {
-        cluster.apply_crds(&text).await?;
-    }
+    cluster.provide_crds(flux_api::crds::yaml).await?;
     for (name, kind) in [("chat", "Kustomization"), ("stalled", "HelmRelease")] {
         let address = format!("{}/{name}", server.url());
         // The dead one has a long timeout, so that its deliveries pile up.

@@ -2,6 +2,7 @@
 //!
 //! A story is an `async fn story(cluster: &Cluster)`; it cannot tell which kind it got and must not try.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use kube::discovery::Scope;
 use kube::{Api, Client, Config};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 
 use crate::control_plane::{ControlPlane, Options, audit};
 use crate::embedded::{Embedded, PLAYED};
@@ -151,8 +152,16 @@ impl Cluster {
     /// Namespaced objects without a namespace go to `namespace`. After a CustomResourceDefinition its kind can be used
     /// at once, also by the next document.
     pub async fn apply_yaml(&self, namespace: &str, text: &str) -> Result<Vec<DynamicObject>> {
+        self.apply_documents(namespace, documents(text)?).await
+    }
+
+    async fn apply_documents(
+        &self,
+        namespace: &str,
+        documents: Vec<DynamicObject>,
+    ) -> Result<Vec<DynamicObject>> {
         let mut applied = Vec::new();
-        for document in documents(text)? {
+        for document in documents {
             let object = self.apply(namespace, &document).await;
             let object = object.with_context(|| format!("apply {}", title(&document)))?;
             if is_definition(&object) {
@@ -225,7 +234,22 @@ impl Cluster {
         if let Some(other) = documents.iter().find(|document| !is_definition(document)) {
             bail!("{} is not a CustomResourceDefinition", title(other));
         }
-        self.apply_yaml("default", text).await?;
+        self.apply_documents("default", documents).await?;
+        Ok(())
+    }
+
+    /// Applies the definitions if this process has not yet provided any to this server: hundreds of stories share one,
+    /// and to write, read and apply a megabyte of schema would be most of their work.
+    pub async fn provide_crds(&self, definitions: fn() -> Vec<(String, String)>) -> Result<()> {
+        static PROVIDED: Mutex<BTreeSet<PathBuf>> = Mutex::const_new(BTreeSet::new());
+        let mut provided = PROVIDED.lock().await;
+        if provided.contains(&self.kubeconfig) {
+            return Ok(());
+        }
+        for (file, text) in definitions() {
+            self.apply_crds(&text).await.with_context(|| file)?;
+        }
+        provided.insert(self.kubeconfig.clone());
         Ok(())
     }
 

@@ -33,9 +33,7 @@ struct Scene {
 impl Scene {
     async fn start(dialect: Dialect) -> Scene {
         let cluster = Cluster::start_embedded().await.unwrap();
-        for (_, text) in flux_api::crds::yaml() {
-            cluster.apply_crds(&text).await.unwrap();
-        }
+        cluster.provide_crds(flux_api::crds::yaml).await.unwrap();
         let storage = tempfile::tempdir().unwrap();
         let controllers = BTreeSet::from([Controller::Source, Controller::Kustomize]);
         let options = ManagerOptions::new(controllers, storage.path().to_owned(), ([127, 0, 0, 1], 0).into());

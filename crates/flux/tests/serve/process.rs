@@ -24,10 +24,8 @@ pub struct Fleet {
 
 impl Fleet {
     pub async fn new(cluster: &Cluster) -> Self {
-        for (_, text) in flux_api::crds::yaml() {
-            cluster.apply_crds(&text).await.unwrap();
-        }
-        let namespace = cluster.namespace("serve").await.unwrap();
+        cluster.provide_crds(flux_api::crds::yaml).await.unwrap();
+        let namespace = cluster.namespace("serve").await.unwrap().keep();
         let server = GitServer::start().unwrap();
         let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {key: value}\n";
         server.create("fleet").unwrap().commit("first", &[("app.yaml", text)]).unwrap();

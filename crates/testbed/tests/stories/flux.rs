@@ -42,7 +42,7 @@ impl Flux {
         controllers: &[Controller],
         tune: impl Fn(&mut ManagerOptions) + Send + Sync + 'static,
     ) -> Self {
-        install_crds(cluster).await;
+        cluster.provide_crds(flux_api::crds::yaml).await.unwrap();
         let namespace = cluster.namespace("story").await.unwrap().keep();
         let server = GitServer::start().unwrap();
         let fleet = server.create("fleet").unwrap();
@@ -226,10 +226,7 @@ impl Flux {
 
 /// Status, reason and message of Ready.
 pub fn ready(object: &Value) -> (&str, &str, &str) {
-    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-    let ready = conditions.into_iter().flatten().find(|one| one["type"] == "Ready");
-    let text = |key: &str| ready.and_then(|ready| ready.get(key)).and_then(Value::as_str).unwrap_or_default();
-    (text("status"), text("reason"), text("message"))
+    condition(object, "Ready")
 }
 
 /// Status, reason and message of a condition.
@@ -238,11 +235,4 @@ pub fn condition<'a>(object: &'a Value, kind: &str) -> (&'a str, &'a str, &'a st
     let found = conditions.into_iter().flatten().find(|one| one["type"] == kind);
     let text = |key: &str| found.and_then(|found| found.get(key)).and_then(Value::as_str).unwrap_or_default();
     (text("status"), text("reason"), text("message"))
-}
-
-/// Applying them again changes nothing, so every story may.
-async fn install_crds(cluster: &Cluster) {
-    for (_, text) in flux_api::crds::yaml() {
-        cluster.apply_crds(&text).await.unwrap();
-    }
 }

@@ -1,6 +1,6 @@
 //! Kustomization: how objects are written, left alone, recreated and deleted.
 
-use flux_api::kinds::KUSTOMIZATION;
+use flux_api::kinds::{EXTERNAL_ARTIFACT, KUSTOMIZATION};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -14,6 +14,7 @@ use crate::kustomization::{BOTH, applied, config_map, config_maps, push, spec, s
 crate::parity_stories!(
     an_ignored_field_belongs_to_somebody_else,
     objects_say_how_they_want_to_be_applied,
+    what_is_made_only_once_is_nobodys_health,
     what_cannot_be_changed_is_recreated_only_when_forced,
     what_kubectl_applied_is_taken_over,
     kinds_of_a_crd_in_the_same_set_are_applied_after_it,
@@ -97,6 +98,20 @@ async fn objects_say_how_they_want_to_be_applied(cluster: &Cluster) {
         assert_eq!(value(&maps.get(name).await.unwrap()), expected, "{name}");
     }
     assert_eq!(maps.get("merge").await.unwrap().data.unwrap()["extra"], "kept");
+}
+
+async fn what_is_made_only_once_is_nobodys_health(cluster: &Cluster) {
+    let marked = "metadata:\n  name: made\n  annotations: {kustomize.toolkit.fluxcd.io/ssa: IfNotPresent}\n";
+    let made =
+        format!("apiVersion: source.toolkit.fluxcd.io/v1\nkind: ExternalArtifact\n{marked}spec: {{}}\n");
+    let flux = start(cluster, &[("apps/made.yaml", &made)]).await;
+    flux.apply(&KUSTOMIZATION, "apps", spec(&flux, "apps", json!({ "wait": true, "timeout": "3s" }))).await;
+    flux.ready(&KUSTOMIZATION, "apps").await;
+    let sick = json!({ "type": "Ready", "status": "False", "reason": "Sick", "message": "on purpose",
+        "lastTransitionTime": "2026-01-01T00:00:00Z" });
+    let status = Patch::Merge(json!({ "status": { "observedGeneration": 1, "conditions": [sick] } }));
+    flux.api(&EXTERNAL_ARTIFACT).patch_status("made", &PatchParams::default(), &status).await.unwrap();
+    reconciled(&flux, "apps", "it is skipped").await;
 }
 
 async fn what_cannot_be_changed_is_recreated_only_when_forced(cluster: &Cluster) {
