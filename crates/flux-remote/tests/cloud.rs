@@ -12,7 +12,7 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use flux_api::secret::SecretString;
-use flux_remote::cloud::{Account, CacheEvent, Cloud, Environment, Error, GitLogin, Provider};
+use flux_remote::cloud::{Account, AccountToken, CacheEvent, Cloud, Environment, Error, GitLogin, Provider};
 use flux_remote::oci::{Credentials, Repository};
 use flux_remote::transport::Transport;
 use http::{Request, StatusCode};
@@ -57,7 +57,7 @@ fn account(annotations: &[(&str, &str)]) -> Account {
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
             .collect(),
-        token: SecretString::new("canary-token".to_owned()),
+        token: AccountToken::by(|| std::future::ready(Ok(SecretString::new("canary-token".to_owned())))),
     }
 }
 
@@ -94,19 +94,30 @@ const ECR: &str = "012345678901.dkr.ecr.eu-west-1.amazonaws.com";
 async fn a_service_account_logs_in_to_amazon_and_is_remembered() {
     let (server, log) = clouds(vec![("/sts", assumed()), ("/ecr", ecr())]);
     let cloud = cloud(&server, &[]);
-    let puller = account(&[("eks.amazonaws.com/role-arn", "arn:aws:iam::012345678901:role/flux")]);
+    let mut puller = account(&[("eks.amazonaws.com/role-arn", "arn:aws:iam::012345678901:role/flux")]);
+    let asked = Arc::new(Mutex::new(0));
+    let counted = asked.clone();
+    puller.token = AccountToken::by(move || {
+        *counted.lock().unwrap() += 1;
+        std::future::ready(Ok(SecretString::new("canary-token".to_owned())))
+    });
     for _ in 0..2 {
         let found = login(&cloud, Provider::Aws, ECR, Some(&puller)).await.unwrap();
         assert_eq!(found, ("AWS".to_owned(), "password".to_owned()));
     }
     let log = log.lock().unwrap().clone();
     assert_eq!(log.len(), 2, "the second login comes from memory");
+    assert_eq!(*asked.lock().unwrap(), 1, "and nobody asks the cluster for another token");
     assert!(log[0].1.contains("RoleSessionName=puller.team.eu-west-1.fluxcd.io"), "{}", log[0].1);
     assert!(log[0].1.contains("WebIdentityToken=canary-token"));
     assert!(log[1].1.contains("AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken"));
     assert_eq!((cloud.counts().hits, cloud.counts().misses), (1, 1));
     let none = login(&cloud, Provider::Aws, ECR, Some(&account(&[]))).await.unwrap_err();
     assert!(none.to_string().contains("eks.amazonaws.com/role-arn"), "{none}");
+    let mut refused = account(&[("eks.amazonaws.com/role-arn", "arn:aws:iam::012345678901:role/other")]);
+    refused.token = AccountToken::by(|| std::future::ready(Err("no token for the account".to_owned())));
+    let refused = login(&cloud, Provider::Aws, ECR, Some(&refused)).await.unwrap_err();
+    assert_eq!(refused.to_string(), "no token for the account");
 }
 
 #[tokio::test]

@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 use flux_api::meta::KubeConfigReference;
 use flux_api::secret::SecretString;
 use flux_apply::Cluster;
-use flux_remote::cloud::{Account, CacheEvent, Cloud, ClusterPlace, Environment, Provider};
+use flux_remote::cloud::{Account, AccountToken, CacheEvent, Cloud, ClusterPlace, Environment, Provider};
 use flux_remote::transport::Transport;
 use jiff::Timestamp;
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
@@ -126,7 +125,7 @@ impl Asking<'_> {
             let account = login.account.as_deref().unwrap_or_default();
             let token = self.token(account, login.audiences.clone()).await?;
             let address = login.address.as_deref().unwrap_or_default();
-            let file = kubeconfig(address, login.authority.as_deref(), &token).map_err(refused)?;
+            let file = kubeconfig(address, login.authority.as_deref(), token.expose()).map_err(refused)?;
             return Ok((file, TOKEN_USED));
         };
         let (transport, now) = (Transport::default(), Timestamp::now());
@@ -167,25 +166,21 @@ impl Asking<'_> {
         } else {
             login.audiences.clone()
         };
-        let token = SecretString::new(self.token(name, audiences).await?);
+        // What is made of it is kept with the client of the cluster, so it is wanted whenever we come here.
+        let token = self.token(name, audiences).await?;
+        let token = AccountToken::by(move || std::future::ready(Ok(token.clone())));
         Ok(Account { namespace: self.namespace.to_owned(), name: name.to_owned(), annotations, token })
     }
 
-    async fn token(&self, account: &str, audiences: Vec<String>) -> Result<String, NoIdentity> {
+    async fn token(&self, account: &str, audiences: Vec<String>) -> Result<SecretString, NoIdentity> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), self.namespace);
-        let request = TokenRequest {
-            spec: TokenRequestSpec {
-                audiences,
-                expiration_seconds: Some(TOKEN_SECONDS),
-                ..TokenRequestSpec::default()
-            },
-            ..TokenRequest::default()
-        };
-        let answer = accounts.create_token_request(account, &Default::default(), &request).await;
         let what = format!("token of the ServiceAccount '{}/{account}'", self.namespace);
-        let answer = answer.map_err(|error| unavailable(error, &what))?;
-        let token = answer.status.map(|status| status.token).filter(|token| !token.is_empty());
-        token.ok_or_else(|| NoIdentity::Refused(format!("the {what} is empty")))
+        let token = super::token(&accounts, account, audiences, Some(TOKEN_SECONDS)).await;
+        let token = token.map_err(|error| unavailable(error, &what))?;
+        if token.expose().is_empty() {
+            return Err(NoIdentity::Refused(format!("the {what} is empty")));
+        }
+        Ok(token)
     }
 
     fn connect(&self, cached: String, mut config: Config, used: Duration) -> Result<Cluster, String> {

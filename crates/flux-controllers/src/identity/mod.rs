@@ -6,9 +6,12 @@ mod kubeconfig;
 pub use kubeconfig::Clusters;
 
 use flux_api::meta::KubeConfigReference;
+use flux_api::secret::SecretString;
 use flux_apply::Cluster;
 use flux_remote::cloud::CacheEvent;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::PostParams;
 use kube::{Api, Client};
 
 use crate::reconcile::impersonate;
@@ -27,6 +30,19 @@ impl NoIdentity {
             NoIdentity::Missing(message) | NoIdentity::Refused(message) => message,
         }
     }
+}
+
+/// A token of an account for these audiences; the cluster says how long it lasts where nobody does.
+pub async fn token(
+    accounts: &Api<ServiceAccount>,
+    name: &str,
+    audiences: Vec<String>,
+    seconds: Option<i64>,
+) -> Result<SecretString, kube::Error> {
+    let spec = TokenRequestSpec { audiences, expiration_seconds: seconds, ..TokenRequestSpec::default() };
+    let request = TokenRequest { spec, ..TokenRequest::default() };
+    let answer = accounts.create_token_request(name, &PostParams::default(), &request).await?;
+    Ok(SecretString::new(answer.status.map(|status| status.token).unwrap_or_default()))
 }
 
 /// What flags and gates say about identities.

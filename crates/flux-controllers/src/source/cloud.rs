@@ -4,14 +4,12 @@
 
 use std::sync::Arc;
 
-use flux_api::secret::SecretString;
-use flux_remote::cloud::{Account, CacheEvent, Cloud, Provider};
+use flux_remote::cloud::{Account, AccountToken, CacheEvent, Cloud, Provider};
 use flux_remote::transport::Transport;
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::api::PostParams;
 use kube::{Api, Client};
 
+use crate::identity;
 use crate::reconcile::{Metrics, metrics};
 
 /// As upstream tells a tenant that its namespace lacks the account it is held to.
@@ -81,22 +79,22 @@ impl CloudIdentity {
             .audience(provider, &annotations, transport)
             .await
             .map_err(|error| format!("failed to get provider audiences: {error}"))?;
-        let request = TokenRequest {
-            spec: TokenRequestSpec { audiences: vec![audience], ..TokenRequestSpec::default() },
-            ..TokenRequest::default()
-        };
-        let answer =
-            api.create_token_request(name, &PostParams::default(), &request).await.map_err(|error| {
-                format!("failed to create kubernetes token for service account '{namespace}/{name}': {error}")
-            })?;
-        let token = answer.status.map(|status| status.token).unwrap_or_default();
-        Ok(Some(Account {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            annotations,
-            token: SecretString::new(token),
-        }))
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        let token = token_of(&api, &namespace, &name, audience);
+        Ok(Some(Account { namespace, name, annotations, token }))
     }
+}
+
+fn token_of(api: &Api<ServiceAccount>, namespace: &str, name: &str, audience: String) -> AccountToken {
+    let failed = format!("failed to create kubernetes token for service account '{namespace}/{name}'");
+    let (api, name) = (api.clone(), name.to_owned());
+    AccountToken::by(move || {
+        let (api, name, audience, failed) = (api.clone(), name.clone(), audience.clone(), failed.clone());
+        async move {
+            let token = identity::token(&api, &name, vec![audience], None).await;
+            token.map_err(|error| format!("{failed}: {error}"))
+        }
+    })
 }
 
 #[cfg(test)]

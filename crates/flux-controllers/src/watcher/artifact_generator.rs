@@ -249,7 +249,10 @@ impl ArtifactGenerators {
             Err(error) => tracing::warn!(%error, "progress could not be written"),
         }
 
-        let trees = worker.outside(self.fetch(&sources)).await?;
+        // Nothing else of a run waits for others.
+        let limit = self.ctx.options.reconciliation_timeout;
+        let fetched = worker.outside(tokio::time::timeout(limit, self.fetch(&sources))).await;
+        let trees = fetched.map_err(|_| Failure::Fetch(format!("not done within {limit:?}")))??;
         let mut made = Vec::new();
         for wanted in wanted(object, &trees)? {
             let name = wanted.artifact.name.clone();

@@ -29,10 +29,16 @@ pub struct Options {
     pub no_cross_namespace_refs: bool,
     /// How soon to look again for a source that is not ready.
     pub requeue_dependency: Duration,
+    /// How long the sources of one generator may take to come.
+    pub reconciliation_timeout: Duration,
 }
 
 impl Options {
     pub fn upstream() -> Self {
-        Self { no_cross_namespace_refs: false, requeue_dependency: Duration::from_secs(5) }
+        Self {
+            no_cross_namespace_refs: false,
+            requeue_dependency: Duration::from_secs(5),
+            reconciliation_timeout: Duration::from_secs(600),
+        }
     }
 }

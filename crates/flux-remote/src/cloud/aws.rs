@@ -170,7 +170,8 @@ pub(super) async fn keys(
             )));
         }
         let session = session_name(account, region);
-        return assume(env, region, sts, role, &session, &account.token, transport, now).await;
+        let token = account.token.ask().await?;
+        return assume(env, region, sts, role, &session, &token, transport, now).await;
     }
     let region = region.or_else(|| env.get("AWS_REGION")).ok_or_else(|| {
         Error::Configuration(

@@ -82,7 +82,8 @@ pub(super) async fn token(
             })
         };
         let (tenant, client) = (annotation(TENANT)?, annotation(CLIENT)?);
-        return exchange(env, tenant, client, &account.token, scope, transport, now).await;
+        let token = account.token.ask().await?;
+        return exchange(env, tenant, client, &token, scope, transport, now).await;
     }
     let (tenant, client) = (env.get("AZURE_TENANT_ID"), env.get("AZURE_CLIENT_ID"));
     if let (Some(tenant), Some(client)) = (tenant, client) {

@@ -124,13 +124,14 @@ async fn exchange(
         }
     };
     let client = client(transport)?;
+    let token = account.token.ask().await?;
     let form = [
         ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
         ("audience", audience.as_str()),
         ("scope", SCOPE),
         ("requested_token_type", "urn:ietf:params:oauth:token-type:access_token"),
         ("subject_token_type", "urn:ietf:params:oauth:token-type:jwt"),
-        ("subject_token", account.token.expose()),
+        ("subject_token", token.expose()),
     ];
     let url = env.url("google-sts", "https://sts.googleapis.com/v1/token".to_owned());
     let granted: Granted = super::json(client.post(url).form(&form), "exchanging the token").await?;

@@ -13,8 +13,10 @@ mod gcp;
 mod google_key;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use flux_api::secret::SecretString;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
@@ -56,8 +58,26 @@ pub struct Account {
     pub namespace: String,
     pub name: String,
     pub annotations: BTreeMap<String, String>,
-    /// A token for the audience that [`Cloud::audience`] named.
-    pub token: SecretString,
+    pub token: AccountToken,
+}
+
+type AskForToken = dyn Fn() -> BoxFuture<'static, Result<SecretString, String>> + Send + Sync;
+
+/// A token for the audience that [`Cloud::audience`] named, asked for only where nothing that was kept will do.
+#[derive(Clone)]
+pub struct AccountToken(Arc<AskForToken>);
+
+impl AccountToken {
+    pub fn by<Asked>(ask: impl Fn() -> Asked + Send + Sync + 'static) -> Self
+    where
+        Asked: Future<Output = Result<SecretString, String>> + Send + 'static,
+    {
+        Self(Arc::new(move || Box::pin(ask())))
+    }
+
+    async fn ask(&self) -> Result<SecretString, Error> {
+        (self.0)().await.map_err(Error::Configuration)
+    }
 }
 
 /// What the process was told about where it runs.

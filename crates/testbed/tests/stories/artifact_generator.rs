@@ -1,10 +1,12 @@
 //! ArtifactGenerator: files of sources become artifacts that others consume.
 
+use std::time::Duration;
+
 use flux_api::kinds::{ARTIFACT_GENERATOR, Controller, EXTERNAL_ARTIFACT, GIT_REPOSITORY, KUSTOMIZATION};
 use flux_controllers::manager::ManagerOptions;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
-use kube::api::{DeleteParams, PropagationPolicy};
+use kube::api::{DeleteParams, Patch, PatchParams, PropagationPolicy};
 use serde_json::{Value, json};
 use testbed::Cluster;
 use testbed::git_server::repository::Change;
@@ -19,6 +21,7 @@ crate::stories!(
     an_artifact_has_the_revision_and_the_metadata_it_is_told_to_have,
     an_annotation_disables_a_generator,
     files_of_several_sources_are_merged_and_overwritten_into_several_artifacts,
+    a_source_that_never_comes_is_given_up_in_time,
 );
 
 const ALL: &[Controller] = &[Controller::Source, Controller::Kustomize, Controller::SourceWatcher];
@@ -300,4 +303,29 @@ async fn files_of_several_sources_are_merged_and_overwritten_into_several_artifa
     let changed = after["status"]["inventory"][1]["digest"].as_str().unwrap();
     let line = format!("external artifacts reconciled: {}/dev ({changed})", flux.namespace.name());
     flux.event("charts", "Ready", &line).await;
+}
+
+async fn a_source_that_never_comes_is_given_up_in_time(cluster: &Cluster) {
+    let hurry = |options: &mut ManagerOptions| {
+        options.watcher.reconciliation_timeout = Duration::from_millis(300);
+    };
+    let flux = Flux::start_with(cluster, &[Controller::SourceWatcher], hurry).await;
+    // It takes connections and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    flux.git_repository("fleet").await;
+    let artifact = json!({
+        "path": "gitrepository/x/fleet/1.tar.gz", "revision": "main@sha1:1", "lastUpdateTime": "2026-01-01T00:00:00Z",
+        "url": format!("http://{}/1.tar.gz", silent.local_addr().unwrap()),
+        "digest": format!("sha256:{}", "0".repeat(64)),
+    });
+    let status = Patch::Merge(json!({ "status": { "artifact": artifact } }));
+    flux.api(&GIT_REPOSITORY).patch_status("fleet", &PatchParams::default(), &status).await.unwrap();
+    flux.apply(&ARTIFACT_GENERATOR, "parts", generator(json!([copy("apps", "@fleet/apps/**")]))).await;
+    // Before the source is seen it is another problem.
+    let object = flux
+        .until(&ARTIFACT_GENERATOR, "parts", "gave up", |object| {
+            ready(object).2.starts_with("fetch sources failed")
+        })
+        .await;
+    assert_eq!(ready(&object), ("False", "SourceFetchFailed", "fetch sources failed: not done within 300ms"));
 }

@@ -195,6 +195,15 @@ async fn a_deletion_waits_for_its_objects_to_be_gone(cluster: &Cluster) {
     by_hand(&maps, "held", json!({ "metadata": { "finalizers": null } })).await;
     cluster.await_gone(&flux.api(&KUSTOMIZATION), "apps").await.unwrap();
     flux.told("apps", "ConfigMap/").await;
+    // As long as it may take, and no longer.
+    let policy = json!({ "deletionPolicy": "WaitForTermination", "timeout": "1s" });
+    flux.apply(&KUSTOMIZATION, "hasty", spec(&flux, "apps", policy)).await;
+    flux.ready(&KUSTOMIZATION, "hasty").await;
+    flux.api(&KUSTOMIZATION).delete("hasty", &DeleteParams::default()).await.unwrap();
+    cluster.await_gone(&flux.api(&KUSTOMIZATION), "hasty").await.unwrap();
+    flux.told("hasty", "failed to wait for resources termination").await;
+    assert!(maps.get("held").await.unwrap().metadata.deletion_timestamp.is_some());
+    by_hand(&maps, "held", json!({ "metadata": { "finalizers": null } })).await;
 }
 
 async fn the_objects_of_a_vanished_account_are_left_behind(cluster: &Cluster) {

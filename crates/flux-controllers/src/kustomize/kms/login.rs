@@ -5,15 +5,14 @@ use flux_api::secret::SecretString;
 use flux_remote::cloud::{self, Account, CacheEvent, Provider};
 use flux_remote::transport::Transport;
 use jiff::Timestamp;
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::Api;
-use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use super::super::kustomization::short;
 use super::super::run::Run;
 use super::{aws, read_yaml, send};
+use crate::identity;
 
 const CONFIG: &str = "config.yaml";
 
@@ -26,15 +25,9 @@ fn account_name(run: &Run<'_>) -> Option<String> {
 
 async fn account_token(run: &Run<'_>, name: &str, audience: String) -> Result<SecretString, String> {
     let api: Api<ServiceAccount> = Api::namespaced(run.ctx.client.clone(), run.namespace());
-    let request = TokenRequest {
-        spec: TokenRequestSpec { audiences: vec![audience], ..TokenRequestSpec::default() },
-        ..TokenRequest::default()
-    };
-    let answer = api.create_token_request(name, &PostParams::default(), &request).await;
-    let answer = answer.map_err(|error| {
+    identity::token(&api, name, vec![audience], None).await.map_err(|error| {
         format!("no token for the ServiceAccount '{}/{name}': {}", run.namespace(), short(&error))
-    })?;
-    Ok(SecretString::new(answer.status.map(|status| status.token).unwrap_or_default()))
+    })
 }
 
 async fn account(run: &Run<'_>, provider: Provider) -> Result<Option<Account>, String> {

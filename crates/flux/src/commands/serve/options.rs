@@ -20,7 +20,7 @@ use crate::error::{CliError, fail};
 use crate::tree::{Invocation, serve};
 
 /// Flags of controllers that run, which nothing here reads yet: given, they are reported.
-const WITHOUT_EFFECT: &[&str] = &["storage-value-log-file-size", "reconciliation-timeout"];
+const WITHOUT_EFFECT: &[&str] = &["storage-value-log-file-size"];
 
 /// The flags of one process, as one controller sees them.
 #[derive(Clone, Copy)]
@@ -187,6 +187,7 @@ pub(super) fn options(run: &Invocation) -> Result<ManagerOptions, CliError> {
                 options.watcher = watcher::Options {
                     no_cross_namespace_refs: flags.is("no-cross-namespace-refs"),
                     requeue_dependency: flags.duration("requeue-dependency")?,
+                    reconciliation_timeout: flags.duration("reconciliation-timeout")?,
                 };
             }
         }
@@ -570,6 +571,20 @@ mod tests {
         let bad =
             run("serve image-reflector-controller --storage-path=/tmp --storage-compression-threshold=0");
         assert!(super::options(&bad).unwrap_err().to_string().contains("greater than zero"));
+    }
+
+    #[test]
+    fn the_source_watcher_takes_its_own_flags() {
+        let storage = "--storage-path=/tmp --storage-addr=127.0.0.1:0";
+        let watcher = of(&format!("serve source-watcher {storage}")).watcher;
+        assert_eq!(
+            (watcher.requeue_dependency.as_secs(), watcher.reconciliation_timeout.as_secs()),
+            (5, 600)
+        );
+        let given = "--requeue-dependency=7s --reconciliation-timeout=1m --no-cross-namespace-refs";
+        let watcher = of(&format!("serve source-watcher {storage} {given}")).watcher;
+        assert_eq!((watcher.requeue_dependency.as_secs(), watcher.reconciliation_timeout.as_secs()), (7, 60));
+        assert!(watcher.no_cross_namespace_refs);
     }
 
     #[test]
