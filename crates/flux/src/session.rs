@@ -161,6 +161,9 @@ fn value(object: &DynamicObject, kind: &Kind) -> Value {
 }
 
 async fn config(run: &Invocation) -> Result<Config, CliError> {
+    if let Some(file) = run.some("kubeconfig").filter(|file| !std::path::Path::new(file).exists()) {
+        return Err(fail!("stat {file}: no such file or directory"));
+    }
     let read = kubeconfig(run);
     let bad = |error: &dyn std::error::Error| {
         // The first line only: what follows quotes the file, which may hold a token.
@@ -186,6 +189,7 @@ async fn config(run: &Invocation) -> Result<Config, CliError> {
             };
         }
     };
+    check_names(&kubeconfig, run)?;
     override_with_flags(&mut kubeconfig, run);
     let proxied = kubeconfig
         .clusters
@@ -201,6 +205,21 @@ async fn config(run: &Invocation) -> Result<Config, CliError> {
         config.proxy_url = None;
     }
     Ok(config)
+}
+
+/// What flags name must be there; a user that is not would be nobody.
+fn check_names(kubeconfig: &Kubeconfig, run: &Invocation) -> Result<(), CliError> {
+    let contexts = kubeconfig.contexts.iter().map(|known| known.name.as_str()).collect::<Vec<_>>();
+    let clusters = kubeconfig.clusters.iter().map(|known| known.name.as_str()).collect();
+    let users = kubeconfig.auth_infos.iter().map(|known| known.name.as_str()).collect();
+    for (flag, what, known) in
+        [("context", "context", contexts), ("cluster", "cluster", clusters), ("user", "auth info", users)]
+    {
+        if let Some(name) = run.some(flag).filter(|name| !known.contains(name)) {
+            return Err(fail!("{what} {name:?} does not exist"));
+        }
+    }
+    Ok(())
 }
 
 fn kubeconfig(run: &Invocation) -> Result<Kubeconfig, kube::config::KubeconfigError> {

@@ -154,6 +154,86 @@ fn a_wrong_kubeconfig_is_named() {
 }
 
 #[test]
+fn what_flags_name_must_be_in_the_kubeconfig() {
+    let cluster = Cluster::start();
+    for (flag, what) in [("--context", "context"), ("--cluster", "cluster"), ("--user", "auth info")] {
+        let text = one_line(&cluster.flux(&["get", "ks", flag, "nope"]));
+        assert_eq!(text, format!("✗ {what} \"nope\" does not exist\n"));
+    }
+    let text = one_line(&cluster.flux(&["get", "ks", "--kubeconfig", "/nope"]));
+    assert_eq!(text, "✗ stat /nope: no such file or directory\n");
+}
+
+/// The words and the order of flux 2.9.4.
+#[test]
+fn wrong_flags_of_create_are_told_as_upstream_tells_them() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("list.yaml"), "- a\n").unwrap();
+    std::fs::write(folder.path().join("text"), "hello\n").unwrap();
+    for (line, problem) in [
+        (
+            "kustomization app --source=x --path=./x --health-check=a/b/c --label=bad",
+            "invalid label format 'bad', must be key=value",
+        ),
+        (
+            "alert app --provider-ref=x --event-source=GitRepository/x --label=/x=1",
+            "invalid label '/x': [prefix part must be non-empty]",
+        ),
+        (
+            "helmrelease app --chart=x --source=HelmRepository/x --values=list.yaml",
+            "unmarshaling values from list.yaml failed: json: cannot unmarshal array into Go value of type map[string]interface {}",
+        ),
+        (
+            "image policy app --image-ref=x --select-semver=1.x --filter-regex=( --reflect-digest=x",
+            "--filter-regex is an invalid regex pattern",
+        ),
+        (
+            "source git app --url=https://x --branch=main --provider=gcp",
+            "invalid argument \"gcp\" for \"--provider\" flag: source Git provider 'gcp' is not supported, must be one of: generic|github|aws|azure",
+        ),
+        (
+            "source oci app --url=oci://x --tag=1 --layer-selector=1",
+            "invalid --layer-selector \"1\": must be in the format '<media-type>:<operation>'",
+        ),
+        (
+            "secret oci app --url=git@h:x/y --username=u --password=p --label=bad",
+            "error parsing url: 'could not parse reference: git@h:x/y'",
+        ),
+        ("secret tls app --tls-crt-file=text", "found certificate but missing private key"),
+        ("secret tls app --tls-key-file=text", "found private key but missing certificate"),
+        (
+            "secret tls app --tls-crt-file=text --tls-key-file=text",
+            "invalid TLS certificate and key pair: tls: failed to find any PEM data in certificate input",
+        ),
+        ("secret helm app --tls-crt-file=text --label=bad", "invalid label format 'bad', must be key=value"),
+        ("secret proxy app --label=bad", "invalid label format 'bad', must be key=value"),
+        (
+            "tenant app --with-namespace=a --cluster-role=x --with-service-account=/ --label=bad",
+            "invalid label format 'bad', must be key=value",
+        ),
+    ] {
+        let mut command = flux();
+        command.current_dir(folder.path()).arg("create").args(line.split(' ')).arg("--export");
+        assert_eq!(one_line(&command.output().unwrap()), format!("✗ {problem}\n"), "{line}");
+    }
+    std::fs::write(folder.path().join("values.yaml"), "a: {b: null}\n").unwrap();
+    let release = [
+        "create",
+        "hr",
+        "app",
+        "--chart=x",
+        "--source=HelmRepository/x.y",
+        "--values=values.yaml",
+        "--export",
+    ];
+    let output = flux().current_dir(folder.path()).args(release).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.ends_with("  values:\n    a:\n      b: null\n"), "a null takes a default away: {text}");
+    let text = one_line(&flux().args(["events", "--watch=x"]).output().unwrap());
+    assert!(text.contains("for \"-w, --watch\" flag"), "{text}");
+}
+
+#[test]
 fn missing_definitions_are_told_with_the_kind() {
     let cluster = Cluster::start();
     let text = one_line(&cluster.flux(&["get", "ks"]));

@@ -1,9 +1,11 @@
-//! Reading a builtin kind by its schema: unknown fields fall away, nulls too, and a wrong type is an error in the
-//! words of Go's decoder, which users of the real server know.
+//! Reading a builtin kind by its schema: unknown fields fall away, fields that are null too, and a wrong type is an error
+//! in the words of Go's decoder, which users of the real server know.
 
 use base64::Engine as _;
 use kube_schema::{Schema, Schemas, Type};
 use serde_json::Value;
+
+use crate::structural::builtin;
 
 /// Reads `value` as this kind, in place; answers with the paths of unknown fields. A kind without a schema is left as
 /// it is.
@@ -26,7 +28,7 @@ pub fn read_metadata(value: &mut Value) -> Result<Vec<String>, String> {
     let mut reader = Reader { unknown: Vec::new(), path: vec!["metadata".into()] };
     reader.value(schema, meta, "ObjectMeta")?;
     let managed = meta.get("managedFields").cloned();
-    *meta = crate::structural::builtin::round_trip(meta, schema);
+    *meta = builtin::round_trip(meta, schema);
     // An empty entry asks to forget all owners: the round trip would lose it.
     if let (Some(managed), Some(fields)) = (managed, meta.as_object_mut()) {
         fields.insert("managedFields".into(), managed);
@@ -42,6 +44,11 @@ struct Reader {
 
 impl Reader {
     fn value(&mut self, schema: Schema<'_>, value: &mut Value, owner: &str) -> Result<(), String> {
+        // In a list or a map it stands for the empty value.
+        if value.is_null() {
+            *value = builtin::zero(schema);
+            return Ok(());
+        }
         if schema.is_quantity() {
             return quantity(value);
         }
@@ -83,7 +90,7 @@ impl Reader {
         if schema.is_opaque() {
             return Ok(());
         }
-        fields.retain(|_, value| !value.is_null());
+        fields.retain(|key, value| !value.is_null() || schema.field(key).is_none());
         let keys: Vec<String> = fields.keys().cloned().collect();
         let owner = schema.definition_name().map(short_name).unwrap_or_default().to_owned();
         for key in keys {

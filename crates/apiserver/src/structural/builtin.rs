@@ -83,7 +83,7 @@ fn encode(value: &Value, schema: Schema<'_>, depth: usize) -> Value {
 
 /// An item of a list or map: null stands for the empty value.
 fn item(value: &Value, schema: Schema<'_>, depth: usize) -> Value {
-    if value.is_null() { zero(schema, depth) } else { encode(value, schema, depth) }
+    if value.is_null() { zero_at(schema, depth) } else { encode(value, schema, depth) }
 }
 
 fn encode_field(value: Option<&Value>, schema: Schema<'_>, depth: usize) -> Option<Value> {
@@ -99,8 +99,10 @@ fn encode_field(value: Option<&Value>, schema: Schema<'_>, depth: usize) -> Opti
             (!go.omit_empty).then_some(Value::Null)
         }
         None => match go.holds {
-            GoValue::Struct => (!go.omit_zero).then(|| zero(schema, depth)),
-            GoValue::Slice | GoValue::Map | GoValue::Scalar => (!go.omit_empty).then(|| zero(schema, depth)),
+            GoValue::Struct => (!go.omit_zero).then(|| zero_at(schema, depth)),
+            GoValue::Slice | GoValue::Map | GoValue::Scalar => {
+                (!go.omit_empty).then(|| zero_at(schema, depth))
+            }
         },
     }
 }
@@ -118,7 +120,12 @@ fn is_empty(value: &Value, go: GoField<'_>) -> bool {
     }
 }
 
-fn zero(schema: Schema<'_>, depth: usize) -> Value {
+/// The value that Go gives where nobody gives one.
+pub fn zero(schema: Schema<'_>) -> Value {
+    zero_at(schema, MAX_DEPTH)
+}
+
+fn zero_at(schema: Schema<'_>, depth: usize) -> Value {
     match schema.definition_name() {
         Some(QUANTITY) => return "0".into(),
         Some(INT_OR_STRING) => return 0.into(),

@@ -52,9 +52,12 @@ fn is_object(object: &Value) -> bool {
         && !text("/metadata/name").is_empty()
 }
 
-fn set(object: &mut Value, place: &str, key: &str, value: &str) {
+/// Upstream reads labels and annotations as texts, and finds none when one of them is something else: a number that a
+/// variable put there costs the object all it had. With it the server would refuse the object.
+pub fn set(object: &mut Value, place: &str, key: &str, value: &str) {
     let Some(metadata) = entry(object, "metadata") else { return };
-    if !metadata.get(place).is_some_and(Value::is_object) {
+    let is_text = |known: &Value| known.as_object().is_some_and(|map| map.values().all(Value::is_string));
+    if !metadata.get(place).is_some_and(is_text) {
         metadata.insert(place.to_owned(), Value::Object(Map::new()));
     }
     if let Some(Value::Object(map)) = metadata.get_mut(place) {
@@ -149,16 +152,20 @@ pub fn refuse_encrypted(objects: &[Value]) -> Result<(), String> {
     if refused.is_empty() { Ok(()) } else { Err(refused.join("\n")) }
 }
 
-/// The server does this on write; doing it here keeps dry-run and live comparable.
+/// The server does this on write; doing it here keeps dry-run and live comparable. A value that is no text is left for
+/// the server to refuse.
 fn merge_string_data(secret: &mut Value) {
+    let is_text = |texts: &Value| texts.as_object().is_some_and(|texts| texts.values().all(Value::is_string));
+    if !secret.get("stringData").is_some_and(is_text) {
+        return;
+    }
     let Some(Value::Object(texts)) = secret.as_object_mut().and_then(|fields| fields.remove("stringData"))
     else {
         return;
     };
     if let Some(data) = entry(secret, "data") {
         for (key, value) in texts {
-            let text = value.as_str().map(str::to_owned).unwrap_or_else(|| value.to_string());
-            data.insert(key, Value::String(STANDARD.encode(text)));
+            data.insert(key, Value::String(STANDARD.encode(value.as_str().unwrap_or_default())));
         }
     }
 }
@@ -187,6 +194,19 @@ mod tests {
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {
                 "kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}}})
         );
+    }
+
+    #[test]
+    fn labels_that_are_no_texts_are_lost_as_upstream_loses_them() {
+        let mut objects = [
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"app": 1, "b": "c"}, "annotations": {"n": 1}}}),
+        ];
+        prepare(&mut objects, &owner(), None);
+        let labels = objects[0]["metadata"]["labels"].as_object().unwrap();
+        assert!(
+            labels.len() == 2 && labels.keys().all(|key| key.starts_with("kustomize.toolkit.fluxcd.io/"))
+        );
+        assert_eq!(objects[0]["metadata"]["annotations"], json!({"n": 1}), "nobody wants to add one");
     }
 
     #[test]
@@ -232,6 +252,13 @@ mod tests {
         prepare(&mut objects, &owner(), None);
         assert_eq!(objects[0]["data"], json!({"k": "dg==", "o": "eA=="}));
         assert!(objects[0].get("stringData").is_none());
+        let mut objects = [
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "stringData": {"k": null}}),
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "b"}, "stringData": {"k": 1}}),
+        ];
+        prepare(&mut objects, &owner(), None);
+        assert_eq!(objects[0]["data"], json!({"k": ""}));
+        assert_eq!(objects[1]["stringData"], json!({"k": 1}), "the server says what is wrong with it");
     }
 
     #[test]

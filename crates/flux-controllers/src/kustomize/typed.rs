@@ -1,7 +1,8 @@
 //! Objects as their builtin kinds know them: upstream reads them into Go structs and writes them again, which drops
-//! fields that the kind does not have and nulls. The API server would refuse the former. Pure.
+//! fields that the kind does not have and nulls; in maps and lists a null becomes the empty value. The API server would
+//! refuse the former. Pure.
 
-use kube_schema::{Schema, Schemas};
+use kube_schema::{Schema, Schemas, Type};
 use serde_json::Value;
 
 /// Deeper fields are left as they are.
@@ -38,8 +39,8 @@ fn walk(value: &mut Value, schema: Schema<'_>, path: &str, depth: usize, dropped
         Value::Object(map) => {
             let has_fields = schema.fields().len() > 0;
             map.retain(|key, value| {
-                if value.is_null() {
-                    return !has_fields;
+                if value.is_null() && has_fields {
+                    return false;
                 }
                 match schema.child(key) {
                     Some(child) => {
@@ -63,7 +64,24 @@ fn walk(value: &mut Value, schema: Schema<'_>, path: &str, depth: usize, dropped
                 }
             }
         }
+        Value::Null => {
+            if let Some(empty) = empty_value(schema) {
+                *value = empty;
+            }
+        }
         _ => {}
+    }
+}
+
+fn empty_value(schema: Schema<'_>) -> Option<Value> {
+    if schema.is_quantity() {
+        return Some("0".into());
+    }
+    match schema.type_() {
+        Type::String => Some("".into()),
+        Type::Integer | Type::Number => Some(0.into()),
+        Type::Boolean => Some(false.into()),
+        Type::Object | Type::Array | Type::Any => None,
     }
 }
 
@@ -91,6 +109,23 @@ mod tests {
                 "template": {"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": 1}}}]}}})
         );
         assert_eq!(object["metadata"]["annotations"], json!({"x": "y"}));
+    }
+
+    #[test]
+    fn null_in_a_map_or_list_is_the_empty_value() {
+        let mut object = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"l": null}},
+            "spec": {"containers": [{"name": "c", "args": ["a", null], "image": null,
+                "resources": {"limits": {"cpu": null}}}]},
+        });
+        assert!(drop_unknown(&mut object).is_empty());
+        assert_eq!(object["metadata"]["labels"], json!({"l": ""}));
+        let container = json!({"name": "c", "args": ["a", ""], "resources": {"limits": {"cpu": "0"}}});
+        assert_eq!(object["spec"]["containers"], json!([container]));
+        let mut map =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": null}, "binaryData": null});
+        drop_unknown(&mut map);
+        assert_eq!(map, json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": ""}}));
     }
 
     #[test]

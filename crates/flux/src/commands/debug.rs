@@ -30,7 +30,10 @@ pub(crate) async fn run(run: &Invocation, kind: &Kind) -> Result<(), CliError> {
         format!("{pages}/kustomize/kustomizations")
     };
     if run.is("show-status") {
-        let status = object.get("status").cloned().unwrap_or_else(|| json!({}));
+        let mut status = object.get("status").cloned().unwrap_or_else(|| json!({}));
+        if status.get("history").is_some() {
+            status["history"] = history(&object, is_release);
+        }
         let anchor = kind.api.singular;
         return output::data(&format!(
             "# Status documentation: {page}/#{anchor}-status\n{}",

@@ -215,7 +215,7 @@ impl Reading {
                 .cloned()
                 .ok_or_else(|| CliError::new(format!("flag needs an argument: --{name}")))?,
         };
-        self.set(flag, &value, &format!("--{name}"))
+        self.set(flag, &value)
     }
 
     /// `-A`, `-n ns`, `-nns`, `-Aw`.
@@ -235,27 +235,29 @@ impl Reading {
                 }
             };
             let rest = &group[at + letter.len_utf8()..];
-            let shown = format!("-{letter}, --{}", flag.name);
             if let Some(value) = rest.strip_prefix('=') {
-                self.set(flag, value, &shown)?;
+                self.set(flag, value)?;
                 return Ok(Asked::Run);
             }
             if flag.is_bool() {
-                self.set(flag, "true", &shown)?;
+                self.set(flag, "true")?;
                 continue;
             }
             let value = if rest.is_empty() { words.next().cloned() } else { Some(rest.to_owned()) };
             let value = value
                 .ok_or_else(|| CliError::new(format!("flag needs an argument: '{letter}' in -{group}")))?;
-            self.set(flag, &value, &shown)?;
+            self.set(flag, &value)?;
             return Ok(Asked::Run);
         }
         Ok(Asked::Run)
     }
 
-    fn set(&mut self, flag: &'static Flag, text: &str, shown: &str) -> Result<(), CliError> {
+    fn set(&mut self, flag: &'static Flag, text: &str) -> Result<(), CliError> {
         let values = read_value(flag, text).map_err(|problem| {
-            CliError::new(format!("invalid argument {} for {} flag: {problem}", quoted(text), quoted(shown)))
+            // With its letter, however it was written.
+            let letter = flag.short.map(|letter| format!("-{letter}, ")).unwrap_or_default();
+            let shown = format!("{letter}--{}", flag.name);
+            CliError::new(format!("invalid argument {} for {} flag: {problem}", quoted(text), quoted(&shown)))
         })?;
         if flag.deprecated && !self.notices.contains(&flag.name) {
             self.notices.push(flag.name);

@@ -117,7 +117,9 @@ pub(super) fn oci_provider(text: &str) -> Checked {
 
 pub(super) fn git_provider(text: &str) -> Checked {
     let empty = || "no source Git provider given, please specify the Git provider name".to_owned();
+    // The one list that upstream writes with bars.
     one_of(text, GIT_PROVIDERS, empty, |text| format!("source Git provider '{text}' is not supported"))
+        .map_err(|problem| problem.replace(&GIT_PROVIDERS.join(", "), &GIT_PROVIDERS.join("|")))
 }
 
 pub(super) fn receiver_type(text: &str) -> Checked {

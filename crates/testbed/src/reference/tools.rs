@@ -22,9 +22,6 @@ pub enum Controller {
     Source,
     Kustomize,
     Helm,
-    Notification,
-    ImageReflector,
-    ImageAutomation,
 }
 
 /// The Kubernetes minors that the tests run on.
@@ -60,14 +57,11 @@ impl Tool {
     ];
 
     /// What `cargo xtask test --peers` needs besides.
-    pub const PEERS: [Tool; 7] = [
+    pub const PEERS: [Tool; 4] = [
         Tool::KubernetesE2e,
         Tool::Controller(Controller::Source),
         Tool::Controller(Controller::Kustomize),
         Tool::Controller(Controller::Helm),
-        Tool::Controller(Controller::Notification),
-        Tool::Controller(Controller::ImageReflector),
-        Tool::Controller(Controller::ImageAutomation),
     ];
 
     /// The tool's name with its version, as in `helm-3.22.0`: also the name of its folder in the cache.
@@ -215,24 +209,6 @@ impl Controller {
                 "1.6.3",
                 "github.com/fluxcd/helm-controller",
                 &[("helm-controller", "github.com/fluxcd/helm-controller")],
-            ),
-            Controller::Notification => recipe(
-                "notification-controller",
-                "1.9.3",
-                "github.com/fluxcd/notification-controller",
-                &[("notification-controller", "github.com/fluxcd/notification-controller")],
-            ),
-            Controller::ImageReflector => recipe(
-                "image-reflector-controller",
-                "1.2.4",
-                "github.com/fluxcd/image-reflector-controller",
-                &[("image-reflector-controller", "github.com/fluxcd/image-reflector-controller")],
-            ),
-            Controller::ImageAutomation => recipe(
-                "image-automation-controller",
-                "1.2.4",
-                "github.com/fluxcd/image-automation-controller",
-                &[("image-automation-controller", "github.com/fluxcd/image-automation-controller")],
             ),
         }
     }

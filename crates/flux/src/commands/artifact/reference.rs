@@ -29,6 +29,11 @@ impl Reference {
             .ok_or_else(|| fail!("'{address}' invalid URL: could not parse reference: {given}"))
     }
 
+    /// Whether this is one, without `oci://`.
+    pub(in crate::commands) fn is_one(text: &str) -> bool {
+        Reference::read(text).is_some()
+    }
+
     fn read(given: &str) -> Option<Reference> {
         let (base, identifier) = match given.split_once('@') {
             Some((base, digest)) => {
@@ -60,7 +65,7 @@ impl Reference {
         };
         let own = repository.strip_prefix("library/").filter(|_| host == DOCKER_HUB).unwrap_or(&repository);
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-./".contains(&byte);
-        if !(2..=255).contains(&own.len()) || !own.bytes().all(fits) || host.is_empty() {
+        if !(2..=255).contains(&own.len()) || !own.bytes().all(fits) || !is_authority(host) {
             return None;
         }
         let identifier =
@@ -104,6 +109,16 @@ impl Reference {
             || host.ends_with(".local")
             || host.ends_with(".localhost")
     }
+}
+
+/// A host with or without a port, and nobody's name before it.
+fn is_authority(host: &str) -> bool {
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, port),
+        _ => (host, ""),
+    };
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]".contains(&byte);
+    !name.is_empty() && name.bytes().all(fits) && port.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]

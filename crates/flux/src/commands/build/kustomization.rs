@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use file_tree::TreePath;
 use flux_api::kinds as api;
 use flux_api::kustomize::KustomizationSpec;
+use flux_controllers::kustomize::manifests;
 use serde_json::{Value, json};
 
 use crate::commands::debug::referenced;
@@ -243,13 +244,13 @@ impl Build<'_> {
             mask(object)
                 .map_err(|error| fail!("failed to mask secret {} sops data: {error}", kinds::name(object)))?;
         }
-        let mut objects = flux_controllers::kustomize::manifests::flatten(objects);
+        let mut objects = manifests::flatten(objects);
         for place in ["labels", "annotations"] {
             let common =
                 kustomization.pointer(&format!("/spec/commonMetadata/{place}")).and_then(Value::as_object);
             for object in &mut objects {
                 for (key, value) in common.into_iter().flatten() {
-                    set(object, place, key, value.as_str().unwrap_or_default());
+                    manifests::set(object, place, key, value.as_str().unwrap_or_default());
                 }
             }
         }

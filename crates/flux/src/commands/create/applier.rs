@@ -3,13 +3,18 @@
 use serde_json::{Value, json};
 
 use crate::error::{CliError, fail};
+use crate::output;
 use crate::tree::{Invocation, kind_name_namespace};
 
-use super::{depends_on, duration_of, go_error, text_of, true_of};
+use super::{depends_on, duration_of, go_error, labels, signed_duration_of, text_of, true_of};
 
 pub(super) fn kustomization(run: &Invocation) -> Result<Value, CliError> {
     let source = run.some("source").ok_or_else(|| fail!("source is required"))?;
     let (kind, name, namespace) = kind_name_namespace(source);
+    if !run.is("export") {
+        output::generating("generating Kustomization");
+    }
+    labels::of(run)?;
     let wait = run.is("wait");
     let checks = if wait { Value::Null } else { health_checks(&run.list("health-check"))? };
     let timeout =
@@ -76,6 +81,10 @@ pub(super) fn helm_release(run: &Invocation) -> Result<Value, CliError> {
         (false, false) => return Err(fail!("cannot use --chart in combination with --chart-ref")),
         _ => {}
     }
+    labels::of(run)?;
+    if !run.is("export") {
+        output::generating("generating HelmRelease");
+    }
     let strategy = run.text("reconcile-strategy");
     if !matches!(strategy, "Revision" | "ChartVersion") {
         return Err(fail!("'{strategy}' is an invalid reconcile strategy(valid: Revision, ChartVersion)"));
@@ -117,7 +126,7 @@ fn chart_template(run: &Invocation) -> Value {
         "version": text_of(run, "chart-version"),
         "sourceRef": {"kind": filled(&kind), "name": name, "namespace": filled(&namespace)},
         "reconcileStrategy": text_of(run, "reconcile-strategy"),
-        "interval": duration_of(run, "chart-interval"),
+        "interval": signed_duration_of(run, "chart-interval"),
     }})
 }
 
@@ -142,8 +151,17 @@ fn values(files: &[String]) -> Result<Value, CliError> {
             .map_err(|error| fail!("reading values from {file} failed: open {file}: {}", go_error(&error)))?;
         let values = yaml::to_json(&text)
             .map_err(|error| fail!("converting values to JSON from {file} failed: {error}"))?;
-        if !values.is_object() && !values.is_null() {
-            return Err(fail!("unmarshaling values from {file} failed: the top level must be a mapping"));
+        let other = match &values {
+            Value::Object(_) | Value::Null => None,
+            Value::Array(_) => Some("array"),
+            Value::String(_) => Some("string"),
+            Value::Number(_) => Some("number"),
+            Value::Bool(_) => Some("bool"),
+        };
+        if let Some(other) = other {
+            return Err(fail!(
+                "unmarshaling values from {file} failed: json: cannot unmarshal {other} into Go value of type map[string]interface {{}}"
+            ));
         }
         let values = if values.is_null() { Value::Object(serde_json::Map::new()) } else { values };
         merge(&mut merged, values);

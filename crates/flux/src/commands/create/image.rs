@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::error::{CliError, fail};
 use crate::tree::Invocation;
 
-use super::{duration_of, reference_of, text_of};
+use super::{labels, reference_of, signed_duration_of, text_of};
 
 pub(super) fn repository(run: &Invocation) -> Result<Value, CliError> {
     let image = run.some("image").ok_or_else(|| fail!("an image repository (--image) is required"))?;
@@ -13,7 +13,7 @@ pub(super) fn repository(run: &Invocation) -> Result<Value, CliError> {
     Ok(json!({
         "image": image,
         "interval": run.text("interval"),
-        "timeout": duration_of(run, "scan-timeout"),
+        "timeout": signed_duration_of(run, "scan-timeout"),
         "secretRef": reference_of(run, "secret-ref"),
         "certSecretRef": reference_of(run, "cert-ref"),
     }))
@@ -32,12 +32,12 @@ fn check_repository(image: &str) -> Result<(), String> {
     let allowed = |letter: char| {
         letter.is_ascii_lowercase() || letter.is_ascii_digit() || matches!(letter, '_' | '-' | '.' | '/')
     };
+    if !(2..=255).contains(&path.chars().count()) {
+        return Err(format!("repository must be between 2 and 255 characters in length: {path}"));
+    }
     if !path.chars().all(allowed) {
         let set = "`abcdefghijklmnopqrstuvwxyz0123456789_-./`";
         return Err(format!("repository can only contain the characters {set}: {path}"));
-    }
-    if !(2..=255).contains(&path.len()) {
-        return Err(format!("repository must be between 2 and 255 characters in length: {path}"));
     }
     Ok(())
 }
@@ -46,15 +46,16 @@ pub(super) fn policy(run: &Invocation) -> Result<Value, CliError> {
     let image = run
         .some("image-ref")
         .ok_or_else(|| fail!("the name of an ImageRepository in the namespace is required (--image-ref)"))?;
+    labels::of(run)?;
     let choice = choice(run)?;
+    let filter = filter(run)?;
     let reflect = run.text("reflect-digest");
     if !matches!(reflect, "" | "Never" | "IfNotPresent" | "Always") {
         return Err(fail!(
             "invalid value for --reflect-digest, must be one of 'Never', 'IfNotPresent', 'Always'"
         ));
     }
-    let filter = filter(run)?;
-    let interval = duration_of(run, "interval");
+    let interval = signed_duration_of(run, "interval");
     if !interval.is_null() && reflect != "Always" {
         return Err(fail!(
             "the --interval flag can only be used with the 'Always' digest reflection policy, use --reflect-digest=Always"
@@ -104,7 +105,7 @@ fn filter(run: &Invocation) -> Result<Value, CliError> {
     if let Some(extract) = extract {
         check_extract(extract, &regex)?;
     }
-    Ok(json!({"pattern": pattern, "extract": text_of(run, "filter-extract")}))
+    Ok(json!({"pattern": pattern, "extract": run.text("filter-extract")}))
 }
 
 /// Every `$name` and `${name}` must be a group of the pattern; numbers are left to the controller.

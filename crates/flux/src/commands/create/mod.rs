@@ -4,6 +4,7 @@
 
 mod applier;
 mod image;
+mod key_pair;
 mod labels;
 mod notification;
 mod secret;
@@ -12,6 +13,7 @@ mod tenant;
 
 pub(super) use secret::{apply as apply_secret, key_secret, registry_secret, untyped as plain_secret};
 
+use flux_api::duration::GoDuration;
 use flux_api::kinds as api;
 use serde_json::{Map, Value, json};
 
@@ -48,8 +50,7 @@ async fn create(run: &Invocation, kind: &'static Kind, name: &str) -> Result<(),
     let words = Words::of(kind);
     let export = run.is("export");
     let spec = spec(run, kind)?;
-    // Upstream says so even when it only prints: scripts that look at stderr may see it.
-    if *kind.api == api::HELM_CHART || (!export && words.generates) {
+    if !export && words.generates {
         output::generating(&format!("generating {}", words.noun));
     }
     let mut object = object(run, kind, name, spec)?;
@@ -76,7 +77,7 @@ async fn create(run: &Invocation, kind: &'static Kind, name: &str) -> Result<(),
 }
 
 fn spec(run: &Invocation, kind: &Kind) -> Result<Value, CliError> {
-    let spec = match kind.words {
+    let mut spec = match kind.words {
         "source git" => source::git(run),
         "source oci" => source::oci(run),
         "source helm" => source::helm(run),
@@ -92,11 +93,17 @@ fn spec(run: &Invocation, kind: &Kind) -> Result<Value, CliError> {
         "image update" => image::update(run),
         words => Err(fail!("`flux create {words}` is not available")),
     }?;
-    Ok(without_nulls(spec))
+    // In values a null says something: it takes a chart's default away.
+    let values = spec.get_mut("values").map(Value::take).filter(|values| !values.is_null());
+    let mut spec = without_nulls(spec);
+    if let Some(values) = values {
+        spec["values"] = values;
+    }
+    Ok(spec)
 }
 
 fn object(run: &Invocation, kind: &Kind, name: &str, spec: Value) -> Result<Value, CliError> {
-    let labels = labels::parse(&run.list("label"))?;
+    let labels = labels::of(run)?;
     let mut metadata = json!({"name": name, "namespace": session::namespace(run)?});
     if !labels.is_empty() {
         metadata["labels"] = labels.into();
@@ -129,7 +136,9 @@ impl Words {
         };
         let credentials =
             if *kind.api == api::BUCKET { "the bucket credentials" } else { "repository credentials" };
-        let generates = ![api::OCI_REPOSITORY, api::HELM_CHART].contains(kind.api);
+        // One says nothing, the others have said it on the way, before all was checked.
+        let silent = [api::OCI_REPOSITORY, api::HELM_CHART, api::KUSTOMIZATION, api::HELM_RELEASE];
+        let generates = !silent.contains(kind.api);
         Words { noun, written, credentials, generates }
     }
 }
@@ -181,6 +190,12 @@ fn true_of(run: &Invocation, flag: &str) -> Value {
 fn duration_of(run: &Invocation, flag: &str) -> Value {
     let duration = run.duration(flag);
     if duration.to_std().is_zero() { Value::Null } else { duration.to_string().into() }
+}
+
+/// The same where upstream writes down also what is less than nothing.
+fn signed_duration_of(run: &Invocation, flag: &str) -> Value {
+    let duration = run.duration(flag);
+    if duration == GoDuration::ZERO { Value::Null } else { duration.to_string().into() }
 }
 
 /// `{name: …}`, or nothing.

@@ -18,8 +18,9 @@ use crate::session::{self, FIELD_MANAGER, Session};
 use crate::ssh::{self, KeyPair};
 use crate::tree::Invocation;
 
-use super::source::GitAddress;
-use super::{labels, read};
+use super::super::artifact::Reference;
+use super::source::{GitAddress, split_scheme};
+use super::{key_pair, labels, read};
 
 pub(super) async fn run(run: &Invocation) -> Result<(), CliError> {
     let name = run.name().unwrap_or_default();
@@ -28,6 +29,7 @@ pub(super) async fn run(run: &Invocation) -> Result<(), CliError> {
         "git" => (git(run, name, &namespace).await?, "git"),
         "githubapp" => (github_app(run, name, &namespace)?, "githubapp"),
         "helm" => {
+            labels::of(run)?;
             let secret = helm(run, name, &namespace, "tls-crt-file", "tls-key-file", "ca-crt-file")?;
             (secret.unwrap_or_else(|| untyped(name, &namespace, json!({}))), "helm")
         }
@@ -38,9 +40,12 @@ pub(super) async fn run(run: &Invocation) -> Result<(), CliError> {
         "tls" => (tls(run, name, &namespace)?, "tls"),
         other => return Err(fail!("`flux create secret {other}` is not available")),
     };
-    let labels = labels::parse(&run.list("label"))?;
-    if !labels.is_empty() {
-        secret["metadata"]["labels"] = labels.into();
+    // Upstream takes labels for these two as well, and forgets them.
+    if !matches!(what, "githubapp" | "oci") {
+        let labels = labels::of(run)?;
+        if !labels.is_empty() {
+            secret["metadata"]["labels"] = labels.into();
+        }
     }
     if secret["stringData"].as_object().is_some_and(Map::is_empty)
         && let Some(fields) = secret.as_object_mut()
@@ -108,6 +113,8 @@ pub(super) fn opaque(name: &str, namespace: &str, data: Value) -> Value {
 
 async fn git(run: &Invocation, name: &str, namespace: &str) -> Result<Value, CliError> {
     let url = run.some("url").ok_or_else(|| fail!("url is required"))?;
+    split_scheme(url).map_err(|problem| fail!("git URL parse failed: {problem}"))?;
+    labels::of(run)?;
     let address = GitAddress::parse(url)?;
     if address.scheme == "ssh" {
         return over_ssh(run, name, namespace, &address).await;
@@ -202,7 +209,7 @@ pub(super) fn helm(
     key: &str,
     authority: &str,
 ) -> Result<Option<Value>, CliError> {
-    let optional = |flag: &str, what: &str| run.some(flag).map(|file| read(file, what)).transpose();
+    let optional = |flag: &str, what: &str| filled_file(run, flag, what);
     let authority = optional(authority, "unable to read TLS CA file")?;
     let certificate = optional(certificate, "failed to read cert file")?;
     let key = optional(key, "failed to read key file")?;
@@ -227,8 +234,15 @@ pub(super) fn helm(
     Ok(Some(typed(name, namespace, "kubernetes.io/basic-auth", data)))
 }
 
+/// What the file holds; an empty one counts as none.
+fn filled_file(run: &Invocation, flag: &str, what: &str) -> Result<Option<String>, CliError> {
+    let text = run.some(flag).map(|file| read(file, what)).transpose()?;
+    Ok(text.filter(|text| !text.is_empty()))
+}
+
 fn tls(run: &Invocation, name: &str, namespace: &str) -> Result<Value, CliError> {
-    let optional = |flag: &str, what: &str| run.some(flag).map(|file| read(file, what)).transpose();
+    labels::of(run)?;
+    let optional = |flag: &str, what: &str| filled_file(run, flag, what);
     let authority = optional("ca-crt-file", "unable to read TLS CA file")?;
     let certificate = optional("tls-crt-file", "failed to read cert file")?;
     let key = optional("tls-key-file", "failed to read key file")?;
@@ -245,14 +259,15 @@ fn with_certificates(
     let mut data = Map::new();
     let kind = match (certificate, key) {
         (Some(certificate), Some(key)) => {
+            key_pair::check(&certificate, &key)
+                .map_err(|problem| fail!("invalid TLS certificate and key pair: {problem}"))?;
             data.insert("tls.crt".to_owned(), certificate.into());
             data.insert("tls.key".to_owned(), key.into());
             "kubernetes.io/tls"
         }
         (None, None) => "Opaque",
-        (Some(_), None) | (None, Some(_)) => {
-            return Err(fail!("both certificate and private key must be provided together"));
-        }
+        (Some(_), None) => return Err(fail!("found certificate but missing private key")),
+        (None, Some(_)) => return Err(fail!("found private key but missing certificate")),
     };
     if let Some(authority) = authority {
         data.insert("ca.crt".to_owned(), authority.into());
@@ -270,6 +285,7 @@ fn notation(run: &Invocation, name: &str, namespace: &str) -> Result<Value, CliE
     }
     let policy_file =
         run.some("trust-policy-file").ok_or_else(|| fail!("--trust-policy-file is required"))?;
+    labels::of(run)?;
     let policy = read(policy_file, "unable to read trust policy file")?;
     let document: Value = serde_json::from_str(&policy)
         .map_err(|error| fail!("failed to unmarshal trust policy {policy_file}: {error}"))?;
@@ -350,6 +366,9 @@ fn check_trust_policy(document: &Value) -> Result<(), String> {
 fn oci(run: &Invocation, name: &str, namespace: &str) -> Result<Value, CliError> {
     let needed = |flag: &str| run.some(flag).ok_or_else(|| fail!("--{flag} is required"));
     let (registry, user, password) = (needed("url")?, needed("username")?, needed("password")?);
+    if !Reference::is_one(registry) {
+        return Err(fail!("error parsing url: 'could not parse reference: {registry}'"));
+    }
     Ok(registry_secret(name, namespace, registry, user, password))
 }
 
@@ -375,6 +394,7 @@ pub(in crate::commands) fn registry_secret(
 }
 
 fn proxy(run: &Invocation, name: &str, namespace: &str) -> Result<Value, CliError> {
+    labels::of(run)?;
     let address = run.some("address").ok_or_else(|| fail!("address is required"))?;
     let mut data = json!({ "address": address });
     for field in ["username", "password"] {
@@ -393,6 +413,7 @@ fn receiver(run: &Invocation, name: &str, namespace: &str) -> Result<Value, CliE
     if kind == "gcr" && email.is_none() {
         return Err(fail!("--email-claim is required for gcr receiver type"));
     }
+    labels::of(run)?;
     let token = match run.some("token") {
         Some(token) => token.to_owned(),
         None => random_token()?,

@@ -7,9 +7,9 @@ use crate::commands::delete::confirmed;
 use crate::error::{CliError, fail};
 use crate::kinds::Kind;
 use crate::output;
-use crate::tree::{Invocation, kind_name_namespace};
+use crate::tree::Invocation;
 
-use super::{duration_of, list_of, read, reference_of, secret, text_of, true_of};
+use super::{duration_of, labels, list_of, read, reference_of, secret, text_of, true_of};
 
 pub(super) fn git(run: &Invocation) -> Result<Value, CliError> {
     let url = run.some("url").ok_or_else(|| fail!("url is required"))?;
@@ -53,6 +53,8 @@ pub(super) fn oci(run: &Invocation) -> Result<Value, CliError> {
     if !["tag", "tag-semver", "digest"].into_iter().any(|flag| run.some(flag).is_some()) {
         return Err(fail!("--tag, --tag-semver or --digest is required"));
     }
+    let layer_selector = layer_selector(run.text("layer-selector"))?;
+    labels::of(run)?;
     Ok(json!({
         "url": url,
         "interval": run.text("interval"),
@@ -63,7 +65,7 @@ pub(super) fn oci(run: &Invocation) -> Result<Value, CliError> {
             "semver": text_of(run, "tag-semver"),
             "digest": text_of(run, "digest"),
         },
-        "layerSelector": layer_selector(run.text("layer-selector"))?,
+        "layerSelector": layer_selector,
         "ignore": ignore(run),
         "timeout": duration_of(run, "fetch-timeout"),
         "serviceAccountName": text_of(run, "service-account"),
@@ -81,7 +83,7 @@ fn layer_selector(text: &str) -> Result<Value, CliError> {
     }
     let Some((media_type, operation)) = text.rsplit_once(':') else {
         return Err(fail!(
-            "invalid --layer-selector {text:?}: must be in the format <media-type>:<operation>"
+            "invalid --layer-selector {text:?}: must be in the format '<media-type>:<operation>'"
         ));
     };
     if media_type.is_empty() {
@@ -122,6 +124,7 @@ fn verification(run: &Invocation, subject_needs_provider: bool) -> Result<Value,
 
 pub(super) fn helm(run: &Invocation) -> Result<Value, CliError> {
     let url = run.some("url").ok_or_else(|| fail!("url is required"))?;
+    labels::of(run)?;
     let (scheme, rest) = split_scheme(url).map_err(|problem| fail!("url parse failed: {problem}"))?;
     if !matches!(scheme, "http" | "https" | "oci") {
         return Err(fail!("url scheme '{scheme}' not supported, can be: http, https and oci"));
@@ -145,7 +148,11 @@ pub(super) fn helm(run: &Invocation) -> Result<Value, CliError> {
 pub(super) fn chart(run: &Invocation) -> Result<Value, CliError> {
     let source = run.some("source").ok_or_else(|| fail!("chart source is required"))?;
     let chart = run.some("chart").ok_or_else(|| fail!("chart name or path is required"))?;
-    let (kind, name, _) = kind_name_namespace(source);
+    // A chart's source is in its own namespace: a dot is part of the name.
+    let (kind, name) = source.split_once('/').unwrap_or_default();
+    // Upstream says so even when it only prints: scripts that look at stderr may see it.
+    output::generating("generating HelmChart source");
+    labels::of(run)?;
     Ok(json!({
         "chart": chart,
         "version": text_of(run, "chart-version"),
@@ -241,7 +248,7 @@ impl GitAddress {
 }
 
 /// Scheme and rest, by Go's rules for what a scheme is.
-fn split_scheme(url: &str) -> Result<(&str, &str), String> {
+pub(super) fn split_scheme(url: &str) -> Result<(&str, &str), String> {
     let is_scheme = |text: &str| {
         text.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic())
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))

@@ -22,10 +22,11 @@ pub(super) async fn run(run: &Invocation) -> Result<(), CliError> {
         return Err(fail!("with-namespace is required"));
     }
     let account = run.some("with-service-account").unwrap_or(tenant);
-    checked(account, "service-account name")?;
     let mut objects = Vec::new();
     for namespace in &namespaces {
         checked(namespace, "namespace")?;
+        labels::of(run)?;
+        checked(account, "service-account name")?;
         objects.push(tenancy(run, tenant, namespace, account, role)?);
     }
     if run.is("export") {
@@ -54,7 +55,7 @@ fn tenancy(
     account: &str,
     role: &str,
 ) -> Result<Vec<Value>, CliError> {
-    let mut labels = labels::parse(&run.list("label"))?;
+    let mut labels = labels::of(run)?;
     labels.insert(TENANT_LABEL.to_owned(), tenant.into());
     let group = "rbac.authorization.k8s.io";
     let mut objects = vec![
