@@ -5,6 +5,7 @@
 
 mod custom;
 mod paths;
+mod proto;
 mod v2;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -28,7 +29,7 @@ const KEPT: usize = 512;
 
 static DOCUMENTS: LazyLock<Mutex<HashMap<String, Bytes>>> = LazyLock::new(Mutex::default);
 
-pub fn answer(server: &Arc<Inner>, _incoming: &Incoming, parts: &[&str]) -> Result<Answer, Status> {
+pub fn answer(server: &Arc<Inner>, incoming: &Incoming, parts: &[&str]) -> Result<Answer, Status> {
     let registry = server.registry();
     match parts[1..] {
         ["v3"] => Ok(Answer::json(StatusCode::OK, index(&registry).to_string())),
@@ -36,12 +37,22 @@ pub fn answer(server: &Arc<Inner>, _incoming: &Incoming, parts: &[&str]) -> Resu
         ["v3", "apis", group, version] => Ok(document(&registry, group, version)),
         ["v2"] => {
             let hash = hash(registry.groups.iter().flat_map(|group| &group.versions));
+            let etag = format!("\"{hash}\"");
+            if wants_protobuf(incoming) {
+                let make = || proto::document(&v2::document(&registry));
+                let bytes = kept(&format!("v2 protobuf {hash}"), make);
+                return Ok(Answer::json(StatusCode::OK, bytes).of_type(proto::MEDIA_TYPE).with_etag(etag));
+            }
             let make = || v2::document(&registry).to_string();
-            Ok(Answer::json(StatusCode::OK, kept(&format!("v2 {hash}"), make))
-                .with_etag(format!("\"{hash}\"")))
+            Ok(Answer::json(StatusCode::OK, kept(&format!("v2 {hash}"), make)).with_etag(etag))
         }
         _ => Ok(not_found_text()),
     }
+}
+
+fn wants_protobuf(incoming: &Incoming) -> bool {
+    let accepted = incoming.headers.get(http::header::ACCEPT).and_then(|accepted| accepted.to_str().ok());
+    accepted.is_some_and(|accepted| accepted.contains(proto::ASKED_FOR))
 }
 
 fn index(registry: &Registry) -> Value {
@@ -80,13 +91,13 @@ fn document(registry: &Registry, group: &str, version: &str) -> Answer {
     Answer::json(StatusCode::OK, bytes).of_type(V3).with_etag(format!("\"{hash}\""))
 }
 
-fn kept(key: &str, make: impl FnOnce() -> String) -> Bytes {
+fn kept<T: Into<Bytes>>(key: &str, make: impl FnOnce() -> T) -> Bytes {
     let documents = || DOCUMENTS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some(known) = documents().get(key) {
         return known.clone();
     }
     // Made without the lock: it takes a while, and two makers make the same.
-    let made = Bytes::from(make());
+    let made: Bytes = make().into();
     let mut documents = documents();
     if documents.len() >= KEPT {
         documents.clear();
