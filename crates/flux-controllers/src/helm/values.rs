@@ -143,7 +143,10 @@ pub fn compose(
         }
         // What a Secret holds is never quoted: the parser's words may show it.
         let values = Values::from_yaml(bytes, Dialect::Helm3).map_err(|problem| match reference.kind {
-            ConfigKind::ConfigMap => failed(problem),
+            // helm-controller reads into Helm's own type and names it.
+            ConfigKind::ConfigMap => {
+                failed(problem.replace("type map[string]interface {}", "type common.Values"))
+            }
             ConfigKind::Secret => failed("failed to read values data: it is not a YAML mapping".to_owned()),
         })?;
         layers.push((layer, values.as_map().clone()));

@@ -77,16 +77,8 @@ async fn variables(session: &Session, object: &Value) -> Result<(), CliError> {
     output::data(&lines.concat())
 }
 
-/// What the controller composes of `valuesFrom` and `values`. What is missing is told in upstream's words.
+/// What the controller composes of `valuesFrom` and `values`.
 async fn values(session: &Session, object: &Value) -> Result<(), CliError> {
-    for reference in object.pointer("/spec/valuesFrom").and_then(Value::as_array).into_iter().flatten() {
-        let key = Some(text(reference, "/valuesKey")).filter(|key| !key.is_empty()).unwrap_or("values.yaml");
-        let optional = reference.get("optional").and_then(Value::as_bool).unwrap_or(false);
-        if !referenced(session, reference).await?.contains_key(key) && !optional {
-            let (kind, name) = (text(reference, "/kind"), text(reference, "/name"));
-            return Err(fail!("missing key '{key}' in {kind} '{}/{name}'", session.namespace));
-        }
-    }
     let composed = explain::of_release(session, object).await?;
     output::data(&output::yaml_text(&Value::Object(composed.values.into_map()))?)
 }
