@@ -40,6 +40,7 @@ mod custom;
 mod decode;
 mod defaults;
 mod discovery;
+mod kept;
 mod kinds;
 mod logs;
 mod media;

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use crate::auth::flow::{self, Flows};
 use crate::auth::{Authenticator, Rbac, User, tokens};
 use crate::cluster::Controllers;
+use crate::kept::Kept;
 use crate::kinds::{Registry, Resource};
 use crate::logs::LogSource;
 use crate::service::Service;
@@ -143,8 +144,8 @@ impl Builder {
             registry: RwLock::new(Arc::new(builtin)),
             clock: self.clock,
             auth,
-            rbac: RwLock::new(None),
-            flows: RwLock::new(None),
+            rbac: Kept::default(),
+            flows: Kept::default(),
             controllers: Controllers {
                 simulating: self.simulation != Simulation::Off,
                 ..Controllers::default()
@@ -245,8 +246,8 @@ pub struct Inner {
     registry: RwLock<Arc<Registry>>,
     clock: Clock,
     pub auth: Authenticator,
-    rbac: RwLock<Option<Arc<Rbac>>>,
-    flows: RwLock<Option<Arc<Flows>>>,
+    rbac: Kept<Rbac>,
+    flows: Kept<Flows>,
     pub controllers: Controllers,
     pub audit: Option<crate::audit::Log>,
     pub simulation: Simulation,
@@ -279,21 +280,11 @@ impl Inner {
     }
 
     pub fn rbac(&self) -> Arc<Rbac> {
-        if let Some(rbac) = &*self.rbac.read().unwrap_or_else(std::sync::PoisonError::into_inner) {
-            return rbac.clone();
-        }
-        let rbac = Arc::new(Rbac::read(&self.store));
-        *self.rbac.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(rbac.clone());
-        rbac
+        self.rbac.get(|| Rbac::read(&self.store))
     }
 
     pub fn flows(&self) -> Arc<Flows> {
-        if let Some(flows) = &*self.flows.read().unwrap_or_else(std::sync::PoisonError::into_inner) {
-            return flows.clone();
-        }
-        let flows = Arc::new(Flows::read(&self.store));
-        *self.flows.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(flows.clone());
-        flows
+        self.flows.get(|| Flows::read(&self.store))
     }
 
     /// Told of every object written, before the writer gets its answer.
@@ -310,10 +301,10 @@ impl Inner {
 
     fn forget_rules(&self, resource: &Resource) {
         if &*resource.group == crate::auth::rbac::GROUP {
-            *self.rbac.write().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
+            self.rbac.forget();
         }
         if &*resource.group == flow::GROUP {
-            *self.flows.write().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
+            self.flows.forget();
         }
     }
 }
