@@ -1,7 +1,8 @@
 //! Protobuf bodies: what client-go programs send for builtin kinds, read into the JSON everything else works on.
 //!
 //! Field numbers come from a table recorded off Kubernetes' published descriptions (`examples/record-protobuf.rs`).
-//! Reading only: answers are JSON, which every client that sends protobuf also understands.
+//! Reading only: answers are JSON, which every client that sends protobuf also understands; the one document that must be
+//! written is `openapi::proto`'s.
 
 mod special;
 mod wire;
